@@ -16,7 +16,8 @@ import sys
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
-for _folder, _place in ((HERE.parent / "python", 0), (HERE.parent / "share/norn", 0), (HERE.parents[1], len(sys.path))):  # source, installed, a wheel
+# Source, installed, a wheel
+for _folder, _place in ((HERE.parent / "python", 0), (HERE.parent / "share/norn", 0), (HERE.parents[1], len(sys.path))):
     if (_folder / "norn/daily").is_dir():
         sys.path.insert(_place, str(_folder))
         break

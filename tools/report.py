@@ -12,7 +12,8 @@ import pathlib
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-for _folder, _place in ((HERE.parent / "python", 0), (HERE.parent / "share/norn", 0), (HERE.parents[1], len(sys.path))):  # source, installed, a wheel
+# Source, installed, a wheel
+for _folder, _place in ((HERE.parent / "python", 0), (HERE.parent / "share/norn", 0), (HERE.parents[1], len(sys.path))):
     if (_folder / "norn/report").is_dir():
         sys.path.insert(_place, str(_folder))
         break
@@ -24,7 +25,8 @@ from norn.report.writing import write  # noqa: E402
 
 
 def command_line():
-    parser = Parser(prog=called_as("report.py"), description=as_called("report.py", __doc__), formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(prog=called_as("report.py"), description=as_called("report.py", __doc__),
+                    formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", metavar="FOLDER", help="of trainer --run-dir")
     parser.add_argument("--output", dest="path", metavar="FILE", help="where the page goes [report.html in the first folder]")
     parser.add_argument("--title", metavar="TEXT", help="of the page [the folder's name]")

@@ -21,8 +21,8 @@ _libc = ctypes.CDLL(None)
 
 
 def follow(words: Sequence[str], environment: Mapping[str, str], tell: Callable[[str], None], apart: bool = False) -> tuple[int, list[str]]:
-    """The exit code of a program, and its last lines; `tell` gets each at once. On Ctrl-C, and when this process ends, it is told by SIGUSR1 to
-    write a checkpoint and end. `apart`: in a session of its own, where Ctrl-C at the terminal does not reach it besides."""
+    """The exit code of a program, and its last lines; `tell` gets each at once. On Ctrl-C, and when this process ends, it is told by
+    SIGUSR1 to write a checkpoint and end. `apart`: in a session of its own, where Ctrl-C at the terminal does not reach it besides."""
     lines: collections.deque[str] = collections.deque(maxlen=_KEPT_LINES)
     here, failed = os.getpid(), False
 
@@ -52,8 +52,8 @@ def follow(words: Sequence[str], environment: Mapping[str, str], tell: Callable[
 
 
 def run_program(name: str, words: Sequence[str], names: Mapping[str, str], passed: Sequence[int] = ()) -> list[str]:
-    """Runs tuner or daily to its end. What it says goes to the log "norn"; what is wrong is raised as the classes of norn.errors, with options
-    as arguments: `names` has those that are called otherwise here. Exit codes `passed` are no errors. The lines that it said."""
+    """Runs tuner or daily to its end. What it says goes to the log "norn"; what is wrong is raised as the classes of norn.errors, with
+    options as arguments: `names` has those that are called otherwise here. Exit codes `passed` are no errors. The lines that it said."""
     log, wrong = logging.getLogger("norn"), list[str]()
 
     def tell(line: str) -> None:
@@ -69,7 +69,8 @@ def run_program(name: str, words: Sequence[str], names: Mapping[str, str], passe
     if code and code not in passed:
         if code < 0:
             raise Error(f"{name} was ended by {signal.Signals(-code).name}; run it again, and it goes on")
-        raise error_of(_in_python("\n".join(wrong or lines[-1:] or [f"{name} ended with exit code {code}, without a word of why"]), names), code)
+        raise error_of(_in_python("\n".join(wrong or lines[-1:] or [f"{name} ended with exit code {code}, without a word of why"]), names),
+                       code)
     return lines
 
 

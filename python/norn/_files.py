@@ -52,7 +52,8 @@ class JsonText:
         except RecursionError as error:
             raise UsageError(f"{path}: brackets are nested too deep") from error
         except UnicodeEncodeError as error:
-            raise UsageError(f"{path}: a string holds half a character, such as \\ud800; write both halves, or the character itself") from error
+            raise UsageError(f"{path}: a string holds half a character, such as \\ud800; write both halves, or the character "
+                             "itself") from error
 
     def _constant(self, word: str) -> None:
         at = self.text.count("\n", 0, self.text.find(word)) + 1
@@ -99,7 +100,8 @@ def write_whole(path: Path, write: Callable[[Any], None], lasting: bool = True) 
             beside.unlink(missing_ok=True)
         except OSError:
             pass
-        raise DataError(f"{path}: cannot be written: {error.strerror}; make room or mend its folder, then run the same command again") from error
+        raise DataError(f"{path}: cannot be written: {error.strerror}; make room or mend its folder, then run the same command "
+                        "again") from error
 
 
 def write_json(path: Path, value: Any, indent: int | None = 2, lasting: bool = True) -> None:

@@ -41,9 +41,9 @@ def say_error(program: str, message: str) -> None:
 
 
 def run_script(program: str, body: Callable[[], int], in_words: Callable[[str], str] = str, go_on: str = "") -> int:
-    """The exit code of `body`, when all that it printed has been written. Norn's errors are said `in_words` of the program. A reader who goes
-    away (`| head`) ends it by SIGPIPE without a word, as it does other programs; a disk that is full is an error. `go_on`: what the same
-    command goes on with where a file was in the way, such as "the study"."""
+    """The exit code of `body`, when all that it printed has been written. Norn's errors are said `in_words` of the program. A reader who
+    goes away (`| head`) ends it by SIGPIPE without a word, as it does other programs; a disk that is full is an error. `go_on`: what the
+    same command goes on with where a file was in the way, such as "the study"."""
     try:
         try:
             code = body()

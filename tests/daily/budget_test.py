@@ -32,7 +32,8 @@ class Budget(DailyTest):
     def study(self, name, trials, day=BEFORE, **more):
         folder = self.path("days", day, name, "tune/study")
         folder.parent.mkdir(parents=True)
-        Made(folder, trials, confirm=0, seconds=36.0, parameters=json.loads(SPACE)["Parameters"], space_digest=checksum(self.path("space.json"))[:16], **more)
+        Made(folder, trials, confirm=0, seconds=36.0, parameters=json.loads(SPACE)["Parameters"],
+             space_digest=checksum(self.path("space.json"))[:16], **more)
         (folder / "best.json").write_text("{}")
 
     def hours(self, name):

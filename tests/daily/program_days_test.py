@@ -122,7 +122,8 @@ class Days(DailyTest):
         self.regions({"north": {}})
         gate = Gate(self.path("gate"), "rename", "train.nc")
         self.addCleanup(gate.open)
-        first = subprocess.Popen(self.command(), cwd=self.folder, env=gate.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        first = subprocess.Popen(self.command(), cwd=self.folder, env=gate.environment, stdout=subprocess.DEVNULL,
+                                 stderr=subprocess.DEVNULL)
         while not gate.waiting():
             self.assertIsNone(first.poll())
             time.sleep(0.05)
@@ -177,7 +178,8 @@ class Days(DailyTest):
         self.ends_with(0, day=days[1])
         self.ends_with(0, day=days[2])
         for day in days[1:]:
-            self.assertEqual(json.loads(self.path("days", day, ".daily/hours.json").read_text()), {"in_all": 50, "hours": {"all of it": 50.0}})
+            self.assertEqual(json.loads(self.path("days", day, ".daily/hours.json").read_text()),
+                             {"in_all": 50, "hours": {"all of it": 50.0}})
         study = json.loads(self.path("days", DAY, "all of it/tune/study/study.json").read_text())
         self.assertEqual(study["options"], ["--validation-input", str(self.path("days", DAY, "all of it/import/validation.nc"))])
         self.assertEqual([one["folder"] for one in study["sources"]], [str(self.path("days", days[1], "all of it/tune/study"))])
@@ -191,13 +193,15 @@ class Days(DailyTest):
     def test_the_newest_days_of_a_text_with_times_are_held_out_and_those_before_them_validate(self):
         rows = [(name, need, self.random.randint(0, 9)) for name, needs in self.draw(300) if len(needs) >= 5 for need in needs]
         def write(day, newest):
-            lines = [f"{name},{need},2026-11-{10 + at:02d}T{self.random.randint(0, 23):02d}:30\n" for name, need, at in rows if at <= newest]
+            lines = [f"{name},{need},2026-11-{10 + at:02d}T{self.random.randint(0, 23):02d}:30\n"
+                     for name, need, at in rows if at <= newest]
             self.random.shuffle(lines)
             self.write(f"in/{day}.csv", "name,need,time\n" + "".join(lines))
         days = {"2026-11-18": 8, "2026-11-19": 9}
         for day, newest in days.items():
             write(day, newest)
-        self.regions({"north": {}}, HeldOut="days:2", Text="in/{day}.csv", Import=["--time-column", "time", "--example-column", "name", "--feature-column",
+        self.regions({"north": {}}, HeldOut="days:2", Text="in/{day}.csv",
+                     Import=["--time-column", "time", "--example-column", "name", "--feature-column",
                      "need"], Space="space.json", Gate={**LOOSE, "Floor": 0.02},
                      Tune={"Trials": 2, "Options": ["--confirm", "0", "--halving", "none", "--epochs", "2"]})
         for day, newest in days.items():
@@ -236,7 +240,8 @@ class Days(DailyTest):
         self.ends_with(0, "--slots", 2)
 
         def times():
-            return {str(path.relative_to(self.path("days", DAY))): path.stat().st_mtime_ns for path in self.path("days", DAY).glob("*/*/stamp.json")}
+            return {str(path.relative_to(self.path("days", DAY))): path.stat().st_mtime_ns
+                    for path in self.path("days", DAY).glob("*/*/stamp.json")}
         before = times()
         self.ends_with(0, "--only", "south", "--from-step", "gate")
         changed = {name for name, when in times().items() if when != before[name]}
@@ -263,11 +268,13 @@ class Days(DailyTest):
         self.draw_region("north", 120)
         self.regions({"north": {}})
         self.refuses(2, ["--step and --region"], "--step", "import")
-        self.refuses(2, ["--step tune: region \"north\" has no such step; it has: import, train, gate, publish"], "--step", "tune", "--region", "north")
+        self.refuses(2, ["--step tune: region \"north\" has no such step; it has: import, train, gate, publish"], "--step", "tune",
+                     "--region", "north")
         self.refuses(7, ["north: step import has not been made on 2026-11-20; run it first"], "--step", "train", "--region", "north")
         self.ends_with(0, "--step", "train", "--region", "north", "--go-on")
         self.refuses(2, ["has no region \"nort\". Did you mean \"north\"?"], "--only", "nort")
-        for day, said in (("2026-11-31", "is no day"), ("20-11-2026", "is no day"), ("2026-W47-1", "is no day"), ("9999-12-31", "is to come")):
+        for day, said in (("2026-11-31", "is no day"), ("20-11-2026", "is no day"), ("2026-W47-1", "is no day"),
+                          ("9999-12-31", "is to come")):
             self.refuses(2, [f"--day: {day} {said}" if said == "is to come" else f"--day: \"{day}\" {said}"], day=day)
         self.assertEqual([path.name for path in self.path("days").iterdir()], [DAY])
         shutil.rmtree(self.path("in"))
@@ -289,7 +296,8 @@ class Days(DailyTest):
         self.regions({"north": {}})
         gate = Gate(self.path("gate"), "rename", "train.nc")
         self.addCleanup(gate.open)
-        process = subprocess.Popen(self.command(), cwd=self.folder, env=gate.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        process = subprocess.Popen(self.command(), cwd=self.folder, env=gate.environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                   text=True)
         while not gate.waiting():
             self.assertIsNone(process.poll())
             time.sleep(0.05)

@@ -32,10 +32,13 @@ class Exports(DailyTest):
             if name != "no text":
                 self.draw_region(name, 100)
         # A path without blanks and marks, as engines want it.
-        tune = {"Trials": 3, "Waves": 2, "Options": ["--confirm", "0", "--halving", "none", "--epochs", "2"], "Validation": ["--validation-split", "0.3"]}
+        tune = {"Trials": 3, "Waves": 2, "Options": ["--confirm", "0", "--halving", "none", "--epochs", "2"],
+                "Validation": ["--validation-split", "0.3"]}
         for folder in ("own", "engine"):
-            self.regions({name: {"Trials": 3 if name in NAMES[:2] else 0} for name in NAMES}, f"{folder}.json", Space="space.json", Tune=tune,
-                         Gate={"MinExamples": 10, "Metric": "recall@20", "Floor": 0.05}, Requests="in/{region}.requests.txt", Recommend={"Top": 4},
+            self.regions({name: {"Trials": 3 if name in NAMES[:2] else 0} for name in NAMES}, f"{folder}.json", Space="space.json",
+                         Tune=tune,
+                         Gate={"MinExamples": 10, "Metric": "recall@20", "Floor": 0.05}, Requests="in/{region}.requests.txt",
+                         Recommend={"Top": 4},
                          Days=f"{folder}/days", Serving=f"{folder}/serving")
 
     def export(self, kind, *arguments):
@@ -56,7 +59,8 @@ class Exports(DailyTest):
     def test_make(self):
         folder, words = self.export("make")
         self.assertEqual(words, ["make", "-f", f"{folder}/Makefile", "-j", "4", "-k"])
-        done = subprocess.run(["make", "-f", folder / "Makefile", "-j", "3", "-k"], cwd=self.folder, capture_output=True, text=True, timeout=ENGINE_SECONDS)
+        done = subprocess.run(["make", "-f", folder / "Makefile", "-j", "3", "-k"], cwd=self.folder, capture_output=True, text=True,
+                              timeout=ENGINE_SECONDS)
         self.assertEqual(done.returncode, 2, done.stderr)  # of make: the report ended with 7
         self.assertIn("no text: ", done.stderr)
         self.assertIn("3 published, 1 failed", done.stdout)
@@ -77,7 +81,8 @@ class Exports(DailyTest):
             self.skipTest(f"Slurm cannot run here: {reason}")
         self.addCleanup(cluster.stop)
         folder, words = self.export("slurm")
-        done = subprocess.run([folder / "submit.sh", "--comment", "tested"], cwd=self.folder, env=cluster.environment, capture_output=True, text=True,
+        done = subprocess.run([folder / "submit.sh", "--comment", "tested"], cwd=self.folder, env=cluster.environment, capture_output=True,
+                              text=True,
                               timeout=ENGINE_SECONDS)
         self.assertEqual((done.returncode, words[0]), (0, str(folder / "submit.sh")), done.stderr)
         end = time.monotonic() + ENGINE_SECONDS
@@ -113,7 +118,8 @@ class Exports(DailyTest):
         if snakemake is None:
             self.skipTest("snakemake is not installed: pip install snakemake, and NORN_SNAKEMAKE names the program")
         folder, _ = self.export("snakemake")
-        done = subprocess.run([snakemake, "-s", folder / "Snakefile", "--cores", "3", "--keep-going"], cwd=self.folder, capture_output=True, text=True,
+        done = subprocess.run([snakemake, "-s", folder / "Snakefile", "--cores", "3", "--keep-going"], cwd=self.folder, capture_output=True,
+                              text=True,
                               timeout=ENGINE_SECONDS)
         self.assertIn("3 published, 1 failed", done.stdout, done.stderr[-3000:])
         self.check()
@@ -127,14 +133,16 @@ class Exports(DailyTest):
             places = {name: text.index(f"steps/{name}.sh") for name in scripts}
             self.assertEqual([name for name in scripts if text.count(f"steps/{name}.sh") != 1], [])
             for number in range(len(NAMES)):
-                mine = [places[f"r{number}_{step}"] for step in ("import", "tune", "train", "gate", "publish", "recommend") if f"r{number}_{step}" in places]
+                mine = [places[f"r{number}_{step}"]
+                        for step in ("import", "tune", "train", "gate", "publish", "recommend") if f"r{number}_{step}" in places]
                 self.assertEqual(mine, sorted(mine))
             asks = {"slurm": "--gres=gpu:1", "dagman": "gpus=\"1\""}.get(kind)
             if asks:
                 self.assertEqual(text.count(asks), 3 * len(NAMES) + 2)  # not import and publish
             self.assertEqual(subprocess.run(["sh", "-n", *map(str, (folder / "steps").iterdir()), str(folder / "report.sh")]).returncode, 0)
             shutil.rmtree(folder)
-        self.refuses(2, ["--export cron: is no engine; take one of make, slurm, dagman, snakemake"], "--export", "cron", self.path("day"), file="own.json")
+        self.refuses(2, ["--export cron: is no engine; take one of make, slurm, dagman, snakemake"], "--export", "cron", self.path("day"),
+                     file="own.json")
         self.refuses(2, ["some engines take no blanks"], "--export", "make", self.path("a day"), file="own.json")
         self.refuses(3, ["cannot be written"], "--export", "make", pathlib.Path("/proc/nowhere"), file="own.json")
 

@@ -22,9 +22,11 @@ class Kills(DailyTest):
             self.draw_region(name)
         regions = {name: {"Trials": 3 if 2 <= number < 2 + TUNED else 0} for number, name in enumerate(self.names)}
         regions["region 1"]["Model"] = "bad.json"
-        tune = {"Trials": 3, "Waves": 2, "Options": ["--confirm", "0", "--rungs", "2", "--epochs", "4"], "Validation": ["--validation-split", "0.3"]}
+        tune = {"Trials": 3, "Waves": 2, "Options": ["--confirm", "0", "--rungs", "2", "--epochs", "4"],
+                "Validation": ["--validation-split", "0.3"]}
         for folder in ("calm", "killed"):
-            self.regions(regions, f"{folder}.json", Space="space.json", Requests="in/{region}.requests.txt", Tune=tune, Recommend={"Top": 5, "PartLines": 9},
+            self.regions(regions, f"{folder}.json", Space="space.json", Requests="in/{region}.requests.txt", Tune=tune,
+                         Recommend={"Top": 5, "PartLines": 9},
                          Gate={"MinExamples": 10, "Metric": "recall@20", "Floor": 0.12},
                          Days=f"{folder}/days", Serving=f"{folder}/serving")
 
@@ -49,7 +51,8 @@ class Kills(DailyTest):
         struck = 0
         while struck < KILLS:
             with open(self.path("said.txt"), "a") as said:
-                process = subprocess.Popen(self.command("--slots", 4, "--quiet", file="killed.json"), cwd=self.folder, stdout=said, stderr=said)
+                process = subprocess.Popen(self.command("--slots", 4, "--quiet", file="killed.json"), cwd=self.folder, stdout=said,
+                                           stderr=said)
             time.sleep(self.random.uniform(0.1, calm_seconds / 3))
             self.assertIn(process.poll(), (None, 7), self.path("said.txt").read_text())
             struck += self.strike() or process.poll() is not None

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""configs/metaflow/daily_flow.py publishes what daily itself does. NORN_METAFLOW names a python3 that has metaflow, where this one does not."""
+"""configs/metaflow/daily_flow.py publishes what daily itself does. NORN_METAFLOW names a python3 that has metaflow, where this one does
+not."""
 import ast
 import importlib.util
 import os
@@ -18,7 +19,8 @@ FLOW = ROOT / "configs/metaflow/daily_flow.py"
 
 class Metaflow(DailyTest):
     def test_the_flow_calls_steps_and_options_that_daily_has(self):
-        strings = {node.value for node in ast.walk(ast.parse(FLOW.read_text())) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        strings = {node.value for node in ast.walk(ast.parse(FLOW.read_text()))
+                   if isinstance(node, ast.Constant) and isinstance(node.value, str)}
         known = {option for action in parser_of("")._actions for option in action.option_strings}
         asked = {word for text in strings for word in text.split() if word.startswith("--") and "day's" not in text}
         self.assertEqual({word for word in asked if word not in known}, set())
@@ -29,7 +31,8 @@ class Metaflow(DailyTest):
         python = os.environ.get("NORN_METAFLOW") or (sys.executable if importlib.util.find_spec("metaflow") else None)
         if python is None:
             self.skipTest("metaflow is not installed: pip install metaflow into an environment, and NORN_METAFLOW names its python3")
-        tune = {"Trials": 2, "Options": ["--confirm", "0", "--halving", "none", "--epochs", "2"], "Validation": ["--validation-split", "0.3"]}
+        tune = {"Trials": 2, "Options": ["--confirm", "0", "--halving", "none", "--epochs", "2"],
+                "Validation": ["--validation-split", "0.3"]}
         for name in ("north sea", "it's"):
             self.draw_region(name, 90)
         for folder in ("own", "flow"):
@@ -39,7 +42,8 @@ class Metaflow(DailyTest):
 
         def run():
             return subprocess.run([python, FLOW, "run", "--max-workers", "2", "--regions", self.path("flow.json"), "--day", DAY,
-                                   "--daily", shlex.join([sys.executable, "-B", str(DAILY), "--bin", str(BIN), "--threads", "1"])], cwd=self.folder,
+                                   "--daily", shlex.join([sys.executable, "-B", str(DAILY), "--bin", str(BIN), "--threads", "1"])],
+                                   cwd=self.folder,
                                   capture_output=True, text=True, timeout=LIMIT_SECONDS,
                                   env={**os.environ, "METAFLOW_USER": "norn", "METAFLOW_HOME": str(self.folder), "HOME": str(self.folder)})
         done = run()

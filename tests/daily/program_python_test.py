@@ -51,7 +51,8 @@ class DayTest(DailyTest):
         return self.published("program")
 
     def start(self):
-        return subprocess.Popen([sys.executable, "-B", "-c", PROGRAM.format(python=str(ROOT / "python")), str(self.path("regions.json")), DAY],
+        return subprocess.Popen([sys.executable, "-B", "-c", PROGRAM.format(python=str(ROOT / "python")), str(self.path("regions.json")),
+                                 DAY],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def wait_for(self, what, process):

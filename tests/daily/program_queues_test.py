@@ -35,8 +35,10 @@ class Queues(DailyTest):
         self.random = random.Random(SEED)
         for name in NAMES:
             self.draw_region(name, 80)
-        tune = {"Trials": 2, "Waves": 2, "Options": ["--confirm", "0", "--halving", "none", "--epochs", "2"], "Validation": ["--validation-split", "0.3"]}
-        self.regions({name: {} for name in NAMES}, Space="space.json", Tune=tune, Gate={"MinExamples": 10, "Metric": "recall@20", "Floor": 0.02})
+        tune = {"Trials": 2, "Waves": 2, "Options": ["--confirm", "0", "--halving", "none", "--epochs", "2"],
+                "Validation": ["--validation-split", "0.3"]}
+        self.regions({name: {} for name in NAMES}, Space="space.json", Tune=tune,
+                     Gate={"MinExamples": 10, "Metric": "recall@20", "Floor": 0.02})
         self.place = pathlib.Path(tempfile.mkdtemp(prefix="norn-queue-", dir="/tmp"))
         self.addCleanup(shutil.rmtree, self.place, ignore_errors=True)
         self.place.chmod(0o755)
@@ -71,7 +73,8 @@ class Queues(DailyTest):
                 self.assertIn(process.returncode, (7, 75, -signal.SIGKILL, -signal.SIGTERM), self.last_words())
                 process = self.start(*where)
             time.sleep(self.random.uniform(0.2, 3.0))
-            victims = [pid for pid, words in self.processes().items() if words[0].startswith(str(self.bin)) or any(word.endswith(".py") for word in words)]
+            victims = [pid for pid, words in self.processes().items()
+                       if words[0].startswith(str(self.bin)) or any(word.endswith(".py") for word in words)]
             if struck < KILLS and victims:  # not commands and daemons of the queue
                 self.strike(self.random.choice(victims))
                 struck += 1
@@ -130,7 +133,8 @@ class Queues(DailyTest):
         # Again nothing is submitted: all is made.
         attempts = {path: path.read_text() for path in self.path("days").glob("*/.daily/steps/*/attempt.json")}
         self.assertEqual(len(attempts), 4 * len(NAMES))
-        self.assertEqual(self.start("--executor", "slurm", *self.queue(Partition="all"), "--slots", 3).wait(timeout=LIMIT_SECONDS), 0, self.last_words())
+        self.assertEqual(self.start("--executor", "slurm", *self.queue(Partition="all"), "--slots", 3).wait(timeout=LIMIT_SECONDS), 0,
+                         self.last_words())
         self.assertEqual({path: path.read_text() for path in attempts}, attempts)
 
     def test_celery(self):

@@ -30,7 +30,8 @@ MALFORMED = [
     ({"Keep": 1}, ["Keep holds 1; expected a whole number of at least 2"]),
     ({"Keep": True}, ["Keep holds True"]),
     ({"Objective": "loss"}, ["Objective holds \"loss\"; expected a metric with its K"]),
-    ({"HeldOut": "ratio:0.8/0.1/0.1"}, ["HeldOut holds \"ratio:0.8/0.1/0.1\"; expected \"newest\", days of the text such as \"days:1\", or a ratio"]),
+    ({"HeldOut": "ratio:0.8/0.1/0.1"},
+     ["HeldOut holds \"ratio:0.8/0.1/0.1\"; expected \"newest\", days of the text such as \"days:1\", or a ratio"]),
     ({"HeldOut": "days:0"}, ["HeldOut holds \"days:0\"; expected \"newest\", days"]),
     ({"Import": "--format csv"}, ["Import holds \"--format csv\"; expected a list of texts"]),
     ({"Tune": {"Trials": 0}}, ["Trials holds 0"]),
@@ -49,7 +50,8 @@ BEYOND_A_SCHEMA = [
     ({"HeldOut": "newest", "Text": "in/{region}.txt"}, ["Text of region \"north\" has no {day}"]),
     ({"Serving": "./days"}, ["Serving is the same folder as Days"]),
     ({"Model": "none.json"}, ["none.json: cannot be read"]),
-    *(({"Regions": {name: {}}}, ["is no name of a region"]) for name in ("", ".", "..", ".hidden", "a/b", "a\\b", "a\nb", "a ", " a", "é" * 101, "a.")),
+    *(({"Regions": {name: {}}}, ["is no name of a region"])
+      for name in ("", ".", "..", ".hidden", "a/b", "a\\b", "a\nb", "a ", " a", "é" * 101, "a.")),
     ({"Regions": {"é": {}, "e\u0301": {}}}, ["are one name on some file systems"]),
     ({"Regions": {"North": {}, "north": {}}}, ["are one name on some file systems"]),
 ]
@@ -72,7 +74,8 @@ class RegionsTest(DailyTest):
             Regions(self.path("regions.json"))
 
     def test_the_schema_takes_what_is_right_and_refuses_what_is_malformed(self):
-        for changes in ({}, {"Tune": {}, "Train": {}, "Gate": {}}, {"Keep": 2, "HeldOut": "newest"}, {"HeldOut": "days:7"}, {"Regions": {"Zürich 7": {"Trials": 0}}}):
+        for changes in ({}, {"Tune": {}, "Train": {}, "Gate": {}}, {"Keep": 2, "HeldOut": "newest"}, {"HeldOut": "days:7"},
+                        {"Regions": {"Zürich 7": {"Trials": 0}}}):
             self.read(changes)
             jsonschema.validate({**GOOD, **changes}, SCHEMA)
         for changes, _ in MALFORMED:
@@ -86,7 +89,8 @@ class RegionsTest(DailyTest):
                 default = one.default
                 said = where["properties"][key].get("description", "")
                 if isinstance(default, (int, float, str)):
-                    self.assertTrue(said.endswith(f"[{default}]") or f"[{default:g}]" in said if not isinstance(default, str) else f"[{default}]" in said, key)
+                    self.assertTrue(said.endswith(f"[{default}]") or f"[{default:g}]" in said if not isinstance(default, str)
+                                    else f"[{default}]" in said, key)
         compare(reading.ALL, SCHEMA)
         for name, keys in reading.BLOCKS.items():
             compare(keys, SCHEMA["properties"][name])
@@ -95,10 +99,12 @@ class RegionsTest(DailyTest):
     def test_a_region_has_its_own_and_else_what_all_have(self):
         self.write("other.json", NETWORK.replace("shop", "market") % "0.1")
         found = self.read({"Space": "space.json", "Tune": {"Trials": 9}, "Regions": {
-            "north sea": {}, "south": {"Text": "south/{day}.csv", "Import": ["--format", "csv"], "Trials": 4, "Model": "other.json"}, "east": {"Trials": 0}}})
+            "north sea": {}, "south": {"Text": "south/{day}.csv", "Import": ["--format", "csv"], "Trials": 4, "Model": "other.json"},
+            "east": {"Trials": 0}}})
         north, south, east = found.regions.values()
         self.assertEqual((north.text, north.trials, north.data_set), (str(self.path("in/{day}/north sea.txt")), 9, "shop"))
-        self.assertEqual((south.text, south.trials, south.data_set, south.import_words), (str(self.path("south/{day}.csv")), 4, "market", ["--format", "csv"]))
+        self.assertEqual((south.text, south.trials, south.data_set, south.import_words),
+                         (str(self.path("south/{day}.csv")), 4, "market", ["--format", "csv"]))
         self.assertEqual((east.trials, found.gate["Metric"], found.recommend), (0, "ndcg@20", None))
         self.assertEqual(self.read({"Space": "space.json"}).regions["north"].trials, 0)
 
@@ -140,7 +146,8 @@ class RegionsTest(DailyTest):
         for pattern in ("in/{day}/[a]*.txt", "in/x-{day}.txt", "in/{day}/{day}.txt"):
             for day in (*days, "2026-02-30", "x"):
                 self.write(pattern.replace("{day}", day), "x")
-            self.write(pattern.replace("{day}", "2026-02-02", 1).replace("{day}", "2026-02-01") if pattern.count("{day}") > 1 else "in/none.txt", "x")
+            self.write(pattern.replace("{day}", "2026-02-02", 1).replace("{day}", "2026-02-01") if pattern.count("{day}") > 1
+                       else "in/none.txt", "x")
             full = str(self.path(pattern))
             self.assertEqual([str(path) for path in days_before(full, "2026-02-04", 30)], [full.replace("{day}", day) for day in days])
             self.assertEqual([str(path) for path in days_before(full, "2026-02-03", 1)], [full.replace("{day}", days[1])])

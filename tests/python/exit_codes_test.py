@@ -34,7 +34,8 @@ def test_errors_of_python_have_these_codes():
 
 def test_the_page_says_the_same(source):
     page = (source / "docs/user/errors.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (\d+) \| (\S*) ?\| (.+?) \| ?(.*?) ?\|$", page.partition("## Exit codes")[2].partition("## For programs")[0], re.M)
+    rows = re.findall(r"^\| (\d+) \| (\S*) ?\| (.+?) \| ?(.*?) ?\|$", page.partition("## Exit codes")[2].partition("## For programs")[0],
+                      re.M)
     assert {int(code): (kind.strip("`"), meaning, advice) for code, kind, meaning, advice in rows} == {
         code: (one.kind, one.meaning, one.advice) for code, one in EXIT_CODES.items()}
 

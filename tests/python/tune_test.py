@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Searches from Python with the real trainer: the bytes of those that the program makes. tests/tuner/study_test.py kills and stops many with quick ones."""
+"""Searches from Python with the real trainer: the bytes of those that the program makes. tests/tuner/study_test.py kills and stops many
+with quick ones."""
 import json
 import os
 import signal
@@ -11,7 +12,8 @@ import norn
 import pytest
 import scipy.sparse as sp
 
-SPACE = {"Training.Alpha": {"Range": [1e-3, 3e-2], "Scale": "log"}, "Layers.Hidden.N": {"Whole": [4, 12]}, "Denoising.p": {"Range": [0.0, 0.7]}}
+SPACE = {"Training.Alpha": {"Range": [1e-3, 3e-2], "Scale": "log"}, "Layers.Hidden.N": {"Whole": [4, 12]},
+         "Denoising.p": {"Range": [0.0, 0.7]}}
 PROGRAM = """
 import json, sys, time
 import norn
@@ -34,19 +36,23 @@ def search(tmp_path_factory, source):
     folder = tmp_path_factory.mktemp("search")
     data = norn.Dataset.from_table(source / "tests/data/debian_packages/train.txt.gz", name="packages", min_features=5, min_examples=200)
     [file] = data.to_netcdf(folder / "packages.nc")
-    settings = {"epochs": 4, "trials": 8, "start": 4, "rungs": [1], "clock": 4, "seed": 3, "confirm": 2, "seeds": 1, "known": [], "threads": 1}
+    settings = {"epochs": 4, "trials": 8, "start": 4, "rungs": [1], "clock": 4, "seed": 3, "confirm": 2, "seeds": 1, "known": [],
+                "threads": 1}
     network = {"Recipe": "sigmoid", "Layers": [{"Name": "Hidden", "N": 8}], "Training": {"Seed": 5, "Batch": 64}}
     (folder / "net.json").write_text(json.dumps(network))
     (folder / "space.json").write_text(json.dumps({"Parameters": SPACE}))
-    words = [word for name, value in settings.items() for word in (f"--{name}", "none" if value == [] else ",".join(map(str, value)) if name == "rungs" else str(value))]
-    subprocess.run([sys.executable, "-B", "-m", "norn", "tune", "--study", "program", "-c", "net.json", "--space", "space.json", "-i", file, *words, "--workers",
+    words = [word for name, value in settings.items()
+             for word in (f"--{name}", "none" if value == [] else ",".join(map(str, value)) if name == "rungs" else str(value))]
+    subprocess.run([sys.executable, "-B", "-m", "norn", "tune", "--study", "program", "-c", "net.json", "--space", "space.json", "-i", file,
+                    *words, "--workers",
                     "2", "--quiet", "--", "--validation-split", "0.2"], cwd=folder, check=True, capture_output=True)
     return folder, data, network, settings, (folder / "program/best.nc").read_bytes()
 
 
 def test_a_search_of_arrays_is_that_of_the_program(search, capfd, tmp_path):
     folder, data, _, settings, expected = search
-    study = norn.tune.Study(tmp_path / "study", norn.Recommender(hidden=8, seed=5, batch=64), SPACE, data, validation=0.2, workers=2, **settings)
+    study = norn.tune.Study(tmp_path / "study", norn.Recommender(hidden=8, seed=5, batch=64), SPACE, data, validation=0.2, workers=2,
+                            **settings)
     best = study.run()
     assert (tmp_path / "study/best.nc").read_bytes() == expected
     assert capfd.readouterr() == ("", "")
@@ -56,7 +62,8 @@ def test_a_search_of_arrays_is_that_of_the_program(search, capfd, tmp_path):
     model = study.best_model()
     ids, scores = model.recommend(data.matrix[:3], 5)
     assert ids.shape == scores.shape == (3, 5)
-    again = norn.tune.Study(tmp_path / "study", norn.Recommender(hidden=8, seed=5, batch=64), SPACE, data)  # the same data may be given again
+    # The same data may be given again
+    again = norn.tune.Study(tmp_path / "study", norn.Recommender(hidden=8, seed=5, batch=64), SPACE, data)
     assert again.run() == best
     with pytest.raises(norn.UsageError, match="`data`: is not what the study"):
         norn.tune.Study(tmp_path / "study", data=norn.Dataset(data.matrix[:-1], feature_labels=data.feature_labels, name="packages")).run()
@@ -64,12 +71,14 @@ def test_a_search_of_arrays_is_that_of_the_program(search, capfd, tmp_path):
 
 def test_killed_and_gone_on_with_it_has_the_same_bytes(search, draw, tmp_path):
     folder, _, network, settings, expected = search
-    given = {"folder": str(tmp_path / "study"), "network": network, "space": SPACE, "data": str(folder / "packages.nc"), "settings": settings | {"workers": 2}}
+    given = {"folder": str(tmp_path / "study"), "network": network, "space": SPACE, "data": str(folder / "packages.nc"),
+             "settings": settings | {"workers": 2}}
     journal, kills = tmp_path / "study/journal.jsonl", 0
     while True:
         with subprocess.Popen([sys.executable, "-B", "-c", PROGRAM, json.dumps(given)], stderr=subprocess.PIPE, text=True) as process:
             events = draw.integers(3, 25)
-            while kills < 2 and process.poll() is None and (journal.read_bytes().count(b"\n") if journal.exists() else 0) < events * (kills + 1):
+            while kills < 2 and process.poll() is None and (journal.read_bytes().count(b"\n") if journal.exists()
+                                                            else 0) < events * (kills + 1):
                 time.sleep(0.01)
             if kills < 2 and process.poll() is None:
                 os.kill(process.pid, signal.SIGKILL)
@@ -84,7 +93,8 @@ def test_killed_and_gone_on_with_it_has_the_same_bytes(search, draw, tmp_path):
 def test_what_is_given_in_memory_must_be_whole(search, tmp_path):
     _, data, network, _, _ = search
     with pytest.raises(norn.UsageError, match="`data`: the data are in parts"):
-        split = norn.Dataset.from_table({"user": [str(n // 3) for n in range(60)], "item": [str(n % 7) for n in range(60)]}, "user", "item", split="ratio:0.8/0.2")
+        split = norn.Dataset.from_table({"user": [str(n // 3) for n in range(60)], "item": [str(n % 7) for n in range(60)]}, "user", "item",
+                                        split="ratio:0.8/0.2")
         norn.tune.Study(tmp_path / "study", network, SPACE, split, validation=0.2).run()
     with pytest.raises(norn.UsageError, match="`keep`: is no setting of a network"):
         norn.tune.Study(tmp_path / "study", norn.Recommender(keep=2), SPACE, data)

@@ -37,7 +37,8 @@ WITH_ANY = {
 def folder(tmp_path_factory, source):
     """The user's file, and the package as a wheel has it."""
     made = tmp_path_factory.mktemp("types")
-    shutil.copytree(PACKAGE, made / "norn", ignore=lambda path, names: [n for n in names if n.endswith(".so") or n in ("bin", "__pycache__")])
+    shutil.copytree(PACKAGE, made / "norn", ignore=lambda path, names: [n
+                                                                        for n in names if n.endswith(".so") or n in ("bin", "__pycache__")])
     shutil.copy(source / "tests/python/typed_user.py", made)
     return made
 
@@ -50,8 +51,10 @@ def planted(folder):
 def test_mypy_finds_the_errors_of_a_user_and_no_others(folder):
     import mypy  # noqa: F401
 
-    folder.joinpath("mypy.ini").write_text("[mypy]\nstrict = True\n[mypy-norn.*]\nfollow_imports = silent\nfollow_imports_for_stubs = True\n", encoding="utf-8")
-    done = subprocess.run([sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "typed_user.py"], cwd=folder, capture_output=True, text=True,
+    folder.joinpath("mypy.ini").write_text("[mypy]\nstrict = True\n[mypy-norn.*]\nfollow_imports = silent\nfollow_imports_for_stubs = "
+                                           "True\n", encoding="utf-8")
+    done = subprocess.run([sys.executable, "-m", "mypy", "--config-file", "mypy.ini", "typed_user.py"], cwd=folder, capture_output=True,
+                          text=True,
                           env=os.environ | {"MYPYPATH": str(folder)})
     found = {int(line) for line in re.findall(r"^typed_user\.py:(\d+): error:", done.stdout, re.M)}
     assert len(planted(folder)) > 15 and sorted(found) == planted(folder), done.stdout + done.stderr
@@ -109,7 +112,8 @@ def aliases_of_any():
     names = {"Any"}
     for file in ("_types.py", "errors.py"):
         for node in ast.walk(parsed(file)):
-            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None and names_in(node.value) & names:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target,
+                                                              ast.Name) and node.value is not None and names_in(node.value) & names:
                 names.add(node.target.id)
     return names
 

@@ -95,7 +95,8 @@ class SettingsTest(SeededTest):
         self.refuse(5, ["condor_submit, condor_q, condor_rm, condor_status: not in PATH"], "--executor", "htcondor",
                     env={**os.environ, "PATH": str(self.folder)})
         (self.folder / "celery.py").write_text("raise ImportError('no', name='celery')\n")
-        self.refuse(5, ["--executor celery: celery is missing; install it: apt-get install python3-celery python3-redis"], "--executor", "celery",
+        self.refuse(5, ["--executor celery: celery is missing; install it: apt-get install python3-celery python3-redis"], "--executor",
+                    "celery",
                     *self.write('{"Broker": "redis://127.0.0.1:1/0"}'), env={**os.environ, "PYTHONPATH": str(self.folder)})
 
     def test_a_program_that_fails_is_quoted(self):
@@ -110,7 +111,8 @@ class SettingsTest(SeededTest):
             import celery  # noqa: F401
             import redis  # noqa: F401
         except ImportError as error:
-            self.skipTest(f"the Python package {error.name} is not installed; pip install {error.name}, or tools/install_dependencies.sh --cluster-tests")
+            self.skipTest(f"the Python package {error.name} is not installed; pip install {error.name}, or tools/install_dependencies.sh "
+                          "--cluster-tests")
         port = free_port()
         self.refuse(5, [f"redis://:**@127.0.0.1:{port}/0: the broker cannot be reached: ", "Connection refused", "correct Broker"],
                     "--executor", "celery", *self.write(json.dumps({"Broker": f"redis://:secret@127.0.0.1:{port}/0"})))
@@ -119,7 +121,8 @@ class SettingsTest(SeededTest):
         try:
             import distributed  # noqa: F401
         except ImportError as error:
-            self.skipTest(f"the Python package {error.name} is not installed; pip install {error.name}, or tools/install_dependencies.sh --cluster-tests")
+            self.skipTest(f"the Python package {error.name} is not installed; pip install {error.name}, or tools/install_dependencies.sh "
+                          "--cluster-tests")
         port = free_port()
         self.refuse(5, [f"tcp://127.0.0.1:{port}: Dask's scheduler cannot be reached: ", "correct Scheduler"], "--executor", "dask",
                     *self.write(json.dumps({"Scheduler": f"tcp://127.0.0.1:{port}"})))

@@ -82,7 +82,8 @@ class ExecutorTest(TunerTest):
 
     def start(self, study, *arguments, trainer=STAND_IN, out=subprocess.DEVNULL):
         """A tuner at work."""
-        words = [*self.prefix, sys.executable, "-B", TUNER, *self.command(study, "--trainer", trainer, "--threads", 1, "--confirm", 0, *arguments)]
+        words = [*self.prefix, sys.executable, "-B", TUNER,
+                 *self.command(study, "--trainer", trainer, "--threads", 1, "--confirm", 0, *arguments)]
         process = subprocess.Popen([str(word) for word in words], cwd=self.folder, stdout=out, stderr=subprocess.PIPE, text=True,
                                    env={**os.environ, **self.environment})
         self.addCleanup(process.stderr.close)
@@ -126,7 +127,8 @@ class ExecutorTest(TunerTest):
             time.sleep(0.05)
 
     def last_words(self, process):
-        return process.stderr.read()[-2000:] + "".join(f"\n{path}: {path.read_text()[-500:]}" for path in self.folder.glob("*/trials/*/job.txt"))
+        return process.stderr.read()[-2000:] + "".join(f"\n{path}: {path.read_text()[-500:]}"
+                                                       for path in self.folder.glob("*/trials/*/job.txt"))
 
     def has(self, study, kind, **members):
         path = self.path(f"{study}/journal.jsonl")
@@ -193,10 +195,12 @@ class ExecutorTest(TunerTest):
 
     def check_journal(self):
         told = {event["trial"]: event["state"] for event in self.has("six", "tell")}
-        self.assertEqual(told, {PLAIN: "done", PREEMPTED: "done", KILLED: "done", DIVERGES: "diverged", NEVER_STARTS: "done", STOPPED: "done"})
+        self.assertEqual(told, {PLAIN: "done", PREEMPTED: "done", KILLED: "done", DIVERGES: "diverged", NEVER_STARTS: "done",
+                                STOPPED: "done"})
         self.assertEqual(len(self.has("six", "tell")), 6)  # none twice
         lost = {(event["trial"], event["attempt"]): (event["code"], event["counts"]) for event in self.has("six", "lost")}
-        self.assertEqual(lost, {(PREEMPTED, 0): (75, False), (KILLED, 0): (137, True), (NEVER_STARTS, 0): (5, False), (STOPPED, 0): (75, False)})
+        self.assertEqual(lost, {(PREEMPTED, 0): (75, False), (KILLED, 0): (137, True), (NEVER_STARTS, 0): (5, False),
+                                (STOPPED, 0): (75, False)})
         tried = {trial: [event["attempt"] for event in self.has("six", "submit", trial=trial)] for trial in range(6)}
         self.assertEqual(tried, {trial: [0] if trial in (PLAIN, DIVERGES) else [0, 1] for trial in range(6)})
 
@@ -213,7 +217,8 @@ class ExecutorTest(TunerTest):
 
     def test_kills_change_nothing(self):
         if self.kills_by_wish and "NORN_TEST_KILLS" not in os.environ:
-            self.skipTest(f"takes a minute, and what is the tuner's is tested with other queues: NORN_TEST_KILLS=20 runs it with {self.executor}, too")
+            self.skipTest("takes a minute, and what is the tuner's is tested with other queues: NORN_TEST_KILLS=20 runs it with "
+                          f"{self.executor}, too")
         arguments = ["--trials", 8, "--start", 5, "--clock", 4]
         self.end(self.start("undisturbed", *arguments, "--workers", 2, trainer=BIN / "trainer"))
         struck, process = 0, None

@@ -26,7 +26,8 @@ class CeleryTest(executors_body.ExecutorTest):
 
     def lose(self, name):
         # Workers forget it when it comes to its turn; nobody tells the tuner.
-        subprocess.run([sys.executable, "-m", "celery", "-b", self.queue.broker, "control", "revoke", name], check=True, capture_output=True)
+        subprocess.run([sys.executable, "-m", "celery", "-b", self.queue.broker, "control", "revoke", name], check=True,
+                       capture_output=True)
 
     def keep_servers(self):
         self.queue.keep()

@@ -70,7 +70,8 @@ class KubernetesTest(executors_body.ExecutorTest):
         self.assertEqual((manifest["spec"]["backoffLimit"], pod["restartPolicy"], pod["terminationGracePeriodSeconds"]), (0, "Never", 120))
         self.assertEqual(pod["containers"][0]["resources"]["limits"], {"cpu": "1", "nvidia.com/gpu": "1", "memory": "512Mi"})
         self.assertEqual(pod["volumes"][0]["persistentVolumeClaim"]["claimName"], "studies")
-        self.assertEqual((pod["containers"][0]["image"], pod["containers"][0]["volumeMounts"][0]["mountPath"]), ("registry/norn:1", "/studies"))
+        self.assertEqual((pod["containers"][0]["image"], pod["containers"][0]["volumeMounts"][0]["mountPath"]),
+                         ("registry/norn:1", "/studies"))
 
 
 if __name__ == "__main__":

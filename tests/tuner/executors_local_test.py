@@ -36,7 +36,8 @@ class LocalTest(executors_body.ExecutorTest):
         folder = str(self.path(f"{study}/trials/{executors_body.NEVER_STARTS:04d}"))
         waiting = []
         while not waiting:
-            waiting = [pid for pid in self.processes(study)["trial"] if folder in pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")]
+            waiting = [pid for pid in self.processes(study)["trial"]
+                       if folder in pathlib.Path(f"/proc/{pid}/cmdline").read_text().split("\0")]
         os.kill(waiting[0], signal.SIGKILL)
         self.held.release()
 

@@ -73,7 +73,8 @@ class GridEngineCell(Servers):
         for path in (self.root, spool):
             for inside in (path, *path.rglob("*")):
                 shutil.chown(inside, ADMIN, ADMIN) if not inside.is_symlink() else None
-        done = self.call("setpriv", f"--reuid={ADMIN}", f"--regid={ADMIN}", "--init-groups", str(SHARED / "scripts/init_cluster"), str(self.root), "default",
+        done = self.call("setpriv", f"--reuid={ADMIN}", f"--regid={ADMIN}", "--init-groups", str(SHARED / "scripts/init_cluster"),
+                         str(self.root), "default",
                          str(spool / "db"), ADMIN)
         if done.returncode != 0:
             raise not_ready(f"init_cluster: {(done.stderr or done.stdout).strip()[-300:]}")
@@ -88,9 +89,11 @@ class GridEngineCell(Servers):
             f"{key} NONE\n" for key in ("user_lists", "xuser_lists", "projects", "xprojects", "usage_scaling", "report_variables"))
         if self._give("-Ae", host).returncode != 0:
             self._give("-Me", host)
-        self._give("-Msconf", changed(self.call("qconf", "-ssconf").stdout, schedule_interval="0:0:1", flush_submit_sec=1, flush_finish_sec=1))
+        self._give("-Msconf", changed(self.call("qconf", "-ssconf").stdout, schedule_interval="0:0:1", flush_submit_sec=1,
+                                      flush_finish_sec=1))
         # Load thresholds would keep jobs from a busy machine.
-        queue = changed(self.call("qconf", "-sq").stdout, qname="all.q", load_thresholds="NONE", pe_list="NONE", hostlist=HOST, slots=8, shell="/bin/bash",
+        queue = changed(self.call("qconf", "-sq").stdout, qname="all.q", load_thresholds="NONE", pe_list="NONE", hostlist=HOST, slots=8,
+                        shell="/bin/bash",
                         shell_start_mode="unix_behavior", notify="00:00:10")
         done = self._give("-Aq", queue)
         if done.returncode != 0:

@@ -22,7 +22,8 @@ class JournalTest(SeededTest):
     def filled(self, count):
         journal = Journal(self.folder)
         for number in range(count):
-            journal.append(self.random.choice(["value", "tell"]), {"trial": number, "why": "ü" * self.random.randrange(30), "value": self.random.random()})
+            journal.append(self.random.choice(["value", "tell"]),
+                           {"trial": number, "why": "ü" * self.random.randrange(30), "value": self.random.random()})
         journal.close()
         return journal.path, journal.events
 
@@ -60,7 +61,8 @@ class JournalTest(SeededTest):
         changed = json.loads(lines[at])
         changed["trial"] = 1000
         for broken, said in [(lines[:at] + lines[at + 1:], f"{path}:{at + 1}: event {at + 2} stands here, but event {at + 1} is missing"),
-                             ([*lines, json.dumps(changed).encode() + b"\n"], f"{path}:10: event {at + 1} stands here, was another event before"),
+                             ([*lines, json.dumps(changed).encode() + b"\n"],
+                              f"{path}:10: event {at + 1} stands here, was another event before"),
                              (lines[:at] + [b"\0\0\n"] + lines[at:], f"{path}:{at + 1}: is no event: "),
                              (lines[:at] + [b"[1]\n"] + lines[at:], f"{path}:{at + 1}: is no event: expected an object")]:
             path.write_bytes(b"".join(broken))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A study of the real tuner and its real trials on quick trainings (quick_trainer.py), of which tuner, trials and trainers are killed with -9 at
-random moments; and what an undisturbed one decides, which is simulated in this process."""
+"""A study of the real tuner and its real trials on quick trainings (quick_trainer.py), of which tuner, trials and trainers are killed with
+-9 at random moments; and what an undisturbed one decides, which is simulated in this process."""
 import datetime
 import json
 import os
@@ -54,9 +54,11 @@ class KilledStudy:
             (folder / name).write_text(json.dumps(value))
 
     def _start(self, trials: int) -> subprocess.Popen:
-        words = ["--study", self.study.name, "--trainer", TRAINER, "--workers", self.workers, "--trials", trials, "--confirm", 0, "--quiet", *self.options]
+        words = ["--study", self.study.name, "--trainer", TRAINER, "--workers", self.workers, "--trials", trials, "--confirm", 0, "--quiet",
+                 *self.options]
         if not (self.study / "study.json").exists():
-            words += ["-c", "net.json", "--space", "space.json", "-i", "train.nc", "--sampler", "random", "--rungs", "2,6", "--clock", 8, "--",
+            words += ["-c", "net.json", "--space", "space.json", "-i", "train.nc", "--sampler", "random", "--rungs", "2,6", "--clock", 8,
+                      "--",
                       "--validation-split", "0.1"]
         return subprocess.Popen([sys.executable, "-B", str(TUNER), *map(str, words)], cwd=self.folder, stdout=subprocess.DEVNULL,
                                 stderr=subprocess.PIPE, text=True)
@@ -164,4 +166,5 @@ class KilledStudy:
         for event in events:
             if event["event"] == "value":
                 last = max(map(int, event["values"]))
-                assert event["checksum"] == quick_trainer.checksum(study.network_of(settings[event["trial"]]), last), f"trial {event['trial']}"
+                assert event["checksum"] == quick_trainer.checksum(study.network_of(settings[event["trial"]]),
+                                                                   last), f"trial {event['trial']}"

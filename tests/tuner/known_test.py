@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trainings that a study beside it has made are taken by the real tuner, with quick trainings (quick_trainer.py): nothing is decided otherwise, and
-nothing is taken that would have come to something else."""
+"""Trainings that a study beside it has made are taken by the real tuner, with quick trainings (quick_trainer.py): nothing is decided
+otherwise, and nothing is taken that would have come to something else."""
 import json
 import os
 import random
@@ -32,9 +32,11 @@ class KnownTest(SeededTest):
     def tuner(self, name, *words, code=0):
         """What it says; the study is begun where there is none."""
         if not (self.folder / name / "study.json").exists() and "--repeat" not in words:
-            words = ["-c", "net.json", "--space", "space.json", "-i", "train.nc", "--sampler", "random", "--rungs", "2,6", "--clock", 4, *words, "--",
+            words = ["-c", "net.json", "--space", "space.json", "-i", "train.nc", "--sampler", "random", "--rungs", "2,6", "--clock", 4,
+                     *words, "--",
                      "--validation-split", "0.1"]
-        done = subprocess.run([sys.executable, "-B", str(TUNER), "--study", name, "--trainer", str(self.trainer), "--workers", "2", *map(str, words)],
+        done = subprocess.run([sys.executable, "-B", str(TUNER), "--study", name, "--trainer", str(self.trainer), "--workers", "2",
+                               *map(str, words)],
                               cwd=self.folder, capture_output=True, text=True, timeout=200)
         self.assertEqual(done.returncode, code, done.stderr)
         return done.stdout + done.stderr
@@ -47,7 +49,8 @@ class KnownTest(SeededTest):
         return [event for event in map(json.loads, lines) if kind in (None, event["event"])]
 
     def decided(self, name):
-        return {kind: [{key: value for key, value in event.items() if key not in ("n", "time")} for event in self.events(name, kind)] for kind in DECISIONS}
+        return {kind: [{key: value for key, value in event.items() if key not in ("n", "time")} for event in self.events(name, kind)]
+                for kind in DECISIONS}
 
     def trained(self, name):
         """How many trainings were given to workers."""
@@ -144,7 +147,8 @@ class KnownTest(SeededTest):
         shutil.rmtree(self.folder / "first/trials")
         (self.folder / "first/study.json").unlink()
         (self.folder / "broken").mkdir()
-        (self.folder / "broken/journal.jsonl").write_bytes(b'{"n": 1, "key": "' + b"0" * 32 + b'/2"\n\xff\n' + lines[values[0]][:-9] + b"\n")
+        (self.folder / "broken/journal.jsonl").write_bytes(b'{"n": 1, "key": "' + b"0" * 32 + b'/2"\n\xff\n' + lines[values[0]][:-9]
+                                                           + b"\n")
         self.begin("again")
         self.assertEqual(len(self.taken("again")), values.index(cut))
         # What was taken stays, wherever it came from.
@@ -163,18 +167,21 @@ class KnownTest(SeededTest):
         lines[at] = json.dumps({**event, "values": {**event["values"], last: event["values"][last] + 0.5}})
         path.write_text("\n".join(lines) + "\n")
         said = self.begin("third")
-        self.assertRegex(said, rf"warning: trial {event['trial']} of \S+ and trial {event['trial']} of \S+ are the same training and came to something else")
+        self.assertRegex(said, rf"warning: trial {event['trial']} of \S+ and trial {event['trial']} of \S+ are the same training and came "
+                               "to something else")
         self.assertEqual(said.count("came to something else"), 1)
         self.assertEqual(self.decided("third"), self.decided("first"))
         self.assertGreater(len(self.taken("third")), 1)
         self.assertIn(event["trial"], [one["trial"] for one in self.events("third", "submit")])
 
     def test_two_at_once_decide_what_each_would_alone(self):
-        words = [sys.executable, "-B", str(TUNER), "--trainer", str(self.trainer), "--trials", "6", "--confirm", "0", "--quiet", "-c", "net.json", "--space",
+        words = [sys.executable, "-B", str(TUNER), "--trainer", str(self.trainer), "--trials", "6", "--confirm", "0", "--quiet", "-c",
+                 "net.json", "--space",
                  "space.json", "-i", "train.nc", "--sampler", "random", "--rungs", "2,6", "--clock", "4", "--study"]
         both = []
         for name in ("one", "two"):
-            both.append(subprocess.Popen([*words, name, "--", "--validation-split", "0.1"], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+            both.append(subprocess.Popen([*words, name, "--", "--validation-split", "0.1"], cwd=self.folder, stdout=subprocess.DEVNULL,
+                                         stderr=subprocess.PIPE, text=True))
             time.sleep(self.random.uniform(0.0, 2.0))
         for process in both:
             _, said = process.communicate(timeout=200)

@@ -20,18 +20,23 @@ EPOCHS, RUNGS = 30, (2, 6, 18)
 
 
 def identity(parameters=None, network=None, **more):
-    return {"format": FORMAT, "algorithm": ALGORITHM, "study": "0-0", "descriptor": network or NETWORK, "space": {"Parameters": parameters or PARAMETERS},
-            "config_digest": "", "space_digest": "", "seed": 1, "clock": 4, "sampler": "gp", "start": 10, "halving": 2, "rungs": list(RUNGS),
-            "objective": "ndcg@20", "epochs": EPOCHS, "ranks": 1, "inputs": ["train.nc"], "outputs": [], "options": ["--validation-split", "0.1"],
+    return {"format": FORMAT, "algorithm": ALGORITHM, "study": "0-0", "descriptor": network or NETWORK,
+            "space": {"Parameters": parameters or PARAMETERS},
+            "config_digest": "", "space_digest": "", "seed": 1, "clock": 4, "sampler": "gp", "start": 10, "halving": 2,
+            "rungs": list(RUNGS),
+            "objective": "ndcg@20", "epochs": EPOCHS, "ranks": 1, "inputs": ["train.nc"], "outputs": [],
+            "options": ["--validation-split", "0.1"],
             "machine": None, "machine_digest": None, "sources": [],
-            "made_of": {"binary": "1", "version": "0.1.0", "device": "cpu", "device_name": "a processor", "precision": "fp32", "examples": 1000,
+            "made_of": {"binary": "1", "version": "0.1.0", "device": "cpu", "device_name": "a processor", "precision": "fp32",
+                        "examples": 1000,
                         "seed": 1, "sets": [], "validation_sets": []}, **more}
 
 
 class Made:
     """A study of so many trials that `workers` have made, up to its end or until `values` values are known."""
 
-    def __init__(self, folder: pathlib.Path, trials: int, workers: int = 3, values: float = math.inf, diverging: float = 0.0, sampler: str | None = None,
+    def __init__(self, folder: pathlib.Path, trials: int, workers: int = 3, values: float = math.inf, diverging: float = 0.0,
+                 sampler: str | None = None,
                  confirm: int = 3, seconds: float = 1.0, **more):
         folder.mkdir(parents=True)
         one = identity(**more)
@@ -46,8 +51,10 @@ class Made:
         self.journal.append = lambda event, members: (self.times.append(self.now), kept(event, members))[1]
         self.scale = seconds
         source = Sampler(self.study.space, sampler or one["sampler"], one["seed"], one["start"])
-        self.search = Search(self.study.rules, source.propose, lambda n, row: Plan(True, seconds * (1.0 + float(row[0])), EPOCHS), trials=trials)
-        self.note("open", {"budget": {"trials": trials, "epochs": None, "seconds": None, "confirm": confirm, "seeds": 3}, "stage": True, "pid": 1, "host": "a",
+        self.search = Search(self.study.rules, source.propose, lambda n, row: Plan(True, seconds * (1.0 + float(row[0])), EPOCHS),
+                             trials=trials)
+        self.note("open", {"budget": {"trials": trials, "epochs": None, "seconds": None, "confirm": confirm, "seeds": 3}, "stage": True,
+                           "pid": 1, "host": "a",
                            "places": workers})
         self.run()
         if self.search.done and self.left > 0:
@@ -85,7 +92,8 @@ class Made:
             attempt = self.facts.attempts.get(training, -1) + 1
             known = max(self.facts.values.get(training, {}), default=0)
             self.note("submit", {**training.members, "attempt": attempt, "until": until, "place": f"worker {worker}"})
-            ends.append((self.now + (until - known) * self.search.trials[training.trial].plan.epoch_seconds, training, until, known, attempt))
+            ends.append((self.now + (until - known) * self.search.trials[training.trial].plan.epoch_seconds, training, until, known,
+                         attempt))
         for end in sorted(ends):
             self.left -= 1
             if self.left <= 0:
@@ -100,10 +108,13 @@ class Made:
             self.note("broken", {**training.members, "state": DIVERGED, "why": 'layer "<b>&</b>": not finite', "seconds": 3.0})
             self.search.broke(training.trial, DIVERGED)
             return
-        peak = 0.5 - float(((np.array(trial.row) / np.maximum(1, [one.size or 2 for one in self.study.space.dimensions]) - 0.37) ** 2).sum()) * 0.1
+        peak = 0.5 - float(((np.array(trial.row) / np.maximum(1, [one.size or 2
+                                                                  for one in self.study.space.dimensions]) - 0.37) ** 2).sum()) * 0.1
         noise = draws.normal(until + 1) * 0.002
-        values = {str(epoch): self.study.sign * max(0.01, peak * (1 - math.exp(-epoch / 6)) + float(noise[epoch])) for epoch in range(known + 1, until + 1)}
-        self.note("value", {**training.members, "attempt": attempt, "values": values, "checksum": "0", "seconds": (until - known) * self.scale})
+        values = {str(epoch): self.study.sign * max(0.01, peak * (1 - math.exp(-epoch / 6)) + float(noise[epoch]))
+                  for epoch in range(known + 1, until + 1)}
+        self.note("value", {**training.members, "attempt": attempt, "values": values, "checksum": "0",
+                            "seconds": (until - known) * self.scale})
 
     def end(self, confirm):
         done = sorted((t for t in self.search.finished if t.state == "done"), key=lambda t: -t.values[t.stops[-1]])

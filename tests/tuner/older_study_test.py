@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A study that an older version has begun is not searched on, but it can be looked at, and what it found is known to a new one: regions go on after an
-upgrade."""
+"""A study that an older version has begun is not searched on, but it can be looked at, and what it found is known to a new one: regions go
+on after an upgrade."""
 import argparse
 import contextlib
 import io
@@ -40,7 +40,8 @@ class OlderStudyTest(SeededTest):
             wish = argparse.Namespace(study=str(self.folder / "old"), status=True, best=str(looked), export="csv", report=[], page=None)
             with contextlib.redirect_stdout(io.StringIO()) as said:
                 self.assertEqual(looks.look(wish), 0)
-            return said.getvalue(), looked.read_text(), *((self.folder / "old" / name).read_text() for name in ("export/trials.csv", "report.html"))
+            return said.getvalue(), looked.read_text(), *((self.folder / "old" / name).read_text()
+                                                          for name in ("export/trials.csv", "report.html"))
         now = look()
         self.change(algorithm=ALGORITHM - 1)
         self.assertEqual(look(), now)

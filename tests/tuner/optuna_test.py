@@ -18,15 +18,18 @@ from norn.tune.space import space_of
 class Missing(SeededTest):
     def test_what_is_missing_is_named(self):
         space = space_of({"Parameters": PARAMETERS}, NETWORK, "space.json")
-        for kind, missing, said in (("tpe", "optuna", "--sampler tpe: the Python package optuna is missing; install it (pip install optuna)"),
-                                    ("cmaes", "optuna", "--sampler cmaes: the Python package optuna is missing; install it (pip install optuna cmaes)")):
+        for kind, missing, said in (("tpe", "optuna",
+                                     "--sampler tpe: the Python package optuna is missing; install it (pip install optuna)"),
+                                    ("cmaes", "optuna",
+                                     "--sampler cmaes: the Python package optuna is missing; install it (pip install optuna cmaes)")):
             with mock.patch.dict(sys.modules, {missing: None}), self.assertRaises(UsageError) as caught:
                 Sampler(space, kind, 1, 10)
             self.assertIn(said, str(caught.exception))
 
 
 @unittest.skipUnless(importlib.util.find_spec("optuna") and importlib.util.find_spec("cmaes"), 
-                     "the Python packages optuna and cmaes, which only --sampler tpe and cmaes need, are not installed; pip install optuna cmaes")
+                     "the Python packages optuna and cmaes, which only --sampler tpe and cmaes need, are not installed; pip install optuna "
+                     "cmaes")
 class Proposals(SeededTest):
     def value(self, row):
         return -float(((row[:3] - 0.3) ** 2).sum()) if row[2] < 0.9 else float("nan")
@@ -44,7 +47,8 @@ class Proposals(SeededTest):
         plain = space_of({"Parameters": {name: {"Range": [0, 1]} for name in "ABCD"}}, NETWORK, "space.json")
         for kind in ("tpe", "cmaes"):
             for result in self.search(Sampler(conditional, kind, self.seed, 4), 12):
-                np.testing.assert_allclose(conditional.row(conditional.settings(result.row)), result.row, atol=1e-5)  # values have six digits
+                # Values have six digits
+                np.testing.assert_allclose(conditional.row(conditional.settings(result.row)), result.row, atol=1e-5)
             found = self.search(Sampler(plain, kind, self.seed, 8), 60)
             first, last = (np.nanmean([result.value for result in part]) for part in (found[:15], found[-15:]))
             self.assertGreater(last, first, kind)

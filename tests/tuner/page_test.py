@@ -51,13 +51,16 @@ class InABrowser(PageTest):
         self.assertEqual(sum("broken" in a["class"] for a in bars), found.counts().get("diverged", 0))
         self.assertEqual(len(dom.all("tr")) > 24, True)
         self.assertIn(f"<b>{found.best.value:.5g}</b>", text)
-        self.assertEqual(dom.all("body")[0]["data-drawn"], str(len(dom.all("svg", **{"class": "chart"})) + 1))  # and the parallel coordinates
+        # And the parallel coordinates
+        self.assertEqual(dom.all("body")[0]["data-drawn"], str(len(dom.all("svg", **{"class": "chart"})) + 1))
 
     def test_is_drawn_whatever_there_is(self):
         shapes = [dict(trials=1), dict(trials=9, values=1), dict(trials=9, values=2), dict(trials=6, diverging=1.0),
                   dict(trials=self.random.randint(2, 9), objective="loss", rungs=[], halving=0, confirm=0),
-                  dict(trials=self.random.randint(10, 30), values=self.random.randint(3, 30), diverging=0.3, workers=self.random.randint(1, 9)),
-                  dict(trials=5, parameters={"Training.Batch": {"Values": [32, 64, 128]}, "Training.Optimizer": {"Names": ["Adam"]}}, sampler="random")]
+                  dict(trials=self.random.randint(10, 30), values=self.random.randint(3, 30), diverging=0.3,
+                       workers=self.random.randint(1, 9)),
+                  dict(trials=5, parameters={"Training.Batch": {"Values": [32, 64, 128]}, "Training.Optimizer": {"Names": ["Adam"]}},
+                       sampler="random")]
         founds = [self.made(f"{n}", **shape) for n, shape in enumerate(shapes)]
         text, dom = self.drawn(*founds)
         self.assertEqual(len(dom.all("details", **{"class": "study"})), len(shapes))
@@ -140,7 +143,8 @@ class WhatItSays(PageTest):
         Made(self.folder / "study", trials=25, rungs=[], halving=0, confirm=0)
         found = Found(self.folder / "study")
         which = self.random.randrange(3)
-        numbers = [n for n, one in enumerate(found.study.space.dimensions) if one.path in ("Training.Alpha", "Training.Batch", "Layers.Hidden.N")]
+        numbers = [n for n, one in enumerate(found.study.space.dimensions)
+                   if one.path in ("Training.Alpha", "Training.Batch", "Layers.Hidden.N")]
         for one in found.trials:
             one.whole = math.sin(3.0 * one.row[numbers[which]])
         shares = found.importances()
@@ -153,7 +157,8 @@ class WhatItSays(PageTest):
         with unittest.mock.patch.object(found_module, "MOST_SHOWN", 6):
             text = make_page([found])
             self.assertEqual(len(json.loads(re.search(r'id="panels">(.*?)</script>', text).group(1))[0]["trials"]), 6)
-            self.assertEqual({one.number for one in found.shown()}, {one.number for one in sorted(found.trials, key=lambda t: -t.whole)[:6]})
+            self.assertEqual({one.number for one in found.shown()},
+                             {one.number for one in sorted(found.trials, key=lambda t: -t.whole)[:6]})
             self.assertIn("Of 20 trials the best 6 are drawn", text)
         self.assertNotIn("are drawn", make_page([found]))
 
@@ -171,8 +176,10 @@ class WhatItSays(PageTest):
         made = Made(self.folder / "study", trials=12, diverging=0.4, values=9)
         path = self.folder / "study/journal.jsonl"
         events = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-        lost = {"event": "lost", "time": events[-1]["time"], "trial": 0, "attempt": 0, "code": 137, "why": "gone", "seconds": 1.0, "counts": True}
-        events += [{"n": len(events) + 1, **lost}, {"n": len(events) + 2, **lost}, {"n": len(events) + 3, **lost, "code": 75, "counts": False}]
+        lost = {"event": "lost", "time": events[-1]["time"], "trial": 0, "attempt": 0, "code": 137, "why": "gone", "seconds": 1.0,
+                "counts": True}
+        events += [{"n": len(events) + 1, **lost}, {"n": len(events) + 2, **lost},
+                   {"n": len(events) + 3, **lost, "code": 75, "counts": False}]
         path.write_text("".join(json.dumps(event) + "\n" for event in events))
         found = {(row["what"], row["code"]): row for row in Found(self.folder / "study").failures()}
         self.assertEqual(found[("lost, and begun again", "137")]["count"], 2)
@@ -195,7 +202,8 @@ class Borders(PageTest):
             multiple = self.random.choice((1, 8, 64))
             log = low > 0 and self.random.random() < 0.5
             scale = {"Scale": "log"} if log else {}
-            entry = ({"Whole": [low * multiple, (low + self.random.randint(2, 40)) * multiple], "Multiple": multiple, **scale} if self.random.random() < 0.5
+            entry = ({"Whole": [low * multiple, (low + self.random.randint(2, 40)) * multiple], "Multiple": multiple, **scale}
+                     if self.random.random() < 0.5
                      else {"Range": [low + self.random.random() * 0.1 if log else float(low), low + self.random.uniform(0.2, 30)], **scale})
             one, upper = dimension("a", entry, {}), self.random.random() < 0.5
             nothing_before = not upper and (one.low == 0 or one.low == getattr(one, "multiple", None))

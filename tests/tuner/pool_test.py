@@ -105,7 +105,8 @@ class PoolTest(SeededTest):
         for number in range(pool.UNBEGUN_TRIES - 1):
             one = self.attempt(number)
             self.assertEqual(self.pool.ended([one]), {one: pool.UNBEGUN})
-        with self.assertRaisesRegex(CommunicationError, r"0000/job.txt: python3: not found; 5 attempts in a row never began: check that the folder"):
+        with self.assertRaisesRegex(CommunicationError,
+                                    r"0000/job.txt: python3: not found; 5 attempts in a row never began: check that the folder"):
             self.pool.ended([self.attempt(9)])
 
     def test_what_was_stopped_before_it_began_is_taken_out_of_the_queue_and_counts_for_nothing(self):

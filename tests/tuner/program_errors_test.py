@@ -67,7 +67,8 @@ class Before(TunerTest):
         self.refuse(2, ['"ndgc@10" is no metric to watch'], *("--objective", "ndgc@10"))
 
     def test_nothing_to_compare_by(self):
-        self.refuse(2, ["nothing to compare trials by: give --validation-input and --validation-output, or --validation-split 0.1"], handed=())
+        self.refuse(2, ["nothing to compare trials by: give --validation-input and --validation-output, or --validation-split 0.1"],
+                    handed=())
 
     def test_seeds_that_there_are_not(self):
         for seed in ("-1", str(2**64), "1.5", "many"):
@@ -113,14 +114,16 @@ class Later(TunerTest):
         self.refuse(2, ["net.json: is not what the study"], "-c", "net.json")
 
     def test_other_contents_under_the_same_name(self):
-        write_datasets(self.path("train.nc"), [("gl_input", self.width, self.known[::-1], None), ("gl_output", self.width, self.known, None)])
+        write_datasets(self.path("train.nc"), [("gl_input", self.width, self.known[::-1], None),
+                                               ("gl_output", self.width, self.known, None)])
         self.refuse(3, ["train.nc: data set \"gl_input\" has other contents than the study", "--from"], "--trials", 5)
 
     def test_a_broken_journal(self):
         lines = self.before.splitlines(keepends=True)
         at = self.random.randrange(1, len(lines) - 1)
         self.path("one/journal.jsonl").write_bytes(b"".join(lines[:at] + lines[at + 1:]))
-        self.refuse_tuner(3, [f"journal.jsonl:{at + 1}: event {at + 2} stands here, but event {at + 1} is missing; restore"], "--study", "one")
+        self.refuse_tuner(3, [f"journal.jsonl:{at + 1}: event {at + 2} stands here, but event {at + 1} is missing; restore"], "--study",
+                          "one")
         # A decision that does not follow from what stands before it.
         number = next(n for n, line in enumerate(lines) if json.loads(line)["event"] == "tell")
         event = json.loads(lines[number])
@@ -137,10 +140,12 @@ class Later(TunerTest):
 
     def test_a_trial_whose_trainer_crashes_is_tried_again_and_fails_alone(self):
         """A trainer that ends by itself with code 1 for small batches, and otherwise is the real one."""
-        self.write("crashing", f"#!/bin/bash\nif [[ $* != *--plan* && $* != *'--epochs 0'* ]] && grep -q '\"Batch\": 16' net.json 2> /dev/null; then exit 1; fi\n"
-                               f"exec {BIN / 'trainer'} \"$@\"\n").chmod(0o755)
+        self.write("crashing",
+                   "#!/bin/bash\nif [[ $* != *--plan* && $* != *'--epochs 0'* ]] && grep -q '\"Batch\": 16' net.json 2> /dev/null; then "
+                   f"exit 1; fi\nexec {BIN / 'trainer'} \"$@\"\n").chmod(0o755)
         self.write("batches.json", '{"Parameters": {"Training.Batch": {"Values": [16, 32, 64]}}}')
-        done = self.succeed_tuner(*self.command("crash", "--sampler", "grid", "--confirm", 0, "--threads", 1, "--trainer", self.path("crashing"),
+        done = self.succeed_tuner(*self.command("crash", "--sampler", "grid", "--confirm", 0, "--threads", 1, "--trainer",
+                                                self.path("crashing"),
                                                 space="batches.json"))
         told = {event["trial"]: event["state"] for event in self.decisions("crash")["tell"]}
         self.assertEqual(told[0], "failed")

@@ -49,7 +49,8 @@ class ExampleTest(TunerTest):
     def train_best(self, study):
         """The descriptor of the best is one that the trainer takes, and its model is recommended from."""
         self.succeed("trainer", "-c", "net.json", "-i", "build/packages.nc", "-n", "again.nc", "--epochs", "1")
-        said = self.succeed("evaluator", "--model", study / "best.nc", "--data", "build/packages.nc", "--top", "20", "--format", "json").stdout
+        said = self.succeed("evaluator", "--model", study / "best.nc", "--data", "build/packages.nc", "--top", "20", "--format",
+                            "json").stdout
         self.assertGreater(len(json.loads(said)["model"]), 0)
 
 

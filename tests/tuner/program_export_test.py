@@ -21,7 +21,8 @@ optuna.logging.set_verbosity(optuna.logging.ERROR)
 storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(sys.argv[1]))
 [summary] = optuna.get_all_study_summaries(storage)
 study = optuna.load_study(storage=storage, study_name=summary.study_name)
-trials = [{"state": t.state.name, "value": t.value, "params": t.params, "steps": t.intermediate_values, "attributes": t.user_attrs} for t in study.trials]
+trials = [{"state": t.state.name, "value": t.value, "params": t.params, "steps": t.intermediate_values,
+           "attributes": t.user_attrs} for t in study.trials]
 print(json.dumps({"name": study.study_name, "direction": study.direction.name, "metrics": study.metric_names, "trials": trials}))
 """
 READ_HPARAMS = """
@@ -35,7 +36,8 @@ for run in sorted(pathlib.Path(sys.argv[1]).glob("*/run")):
     contents = events.SummaryMetadata
     data = events.PluginTagToContent("hparams")
     start = metadata.parse_session_start_info_plugin_data(data[metadata.SESSION_START_INFO_TAG])
-    end = metadata.parse_session_end_info_plugin_data(data[metadata.SESSION_END_INFO_TAG]) if metadata.SESSION_END_INFO_TAG in data else None
+    tag = metadata.SESSION_END_INFO_TAG
+    end = metadata.parse_session_end_info_plugin_data(data[tag]) if tag in data else None
     values = {name: getattr(value, value.WhichOneof("kind")) for name, value in start.hparams.items()}
     found[run.parent.name] = {"hparams": values, "status": end and end.status,
                               "scalars": {tag: [(e.step, e.value) for e in events.Scalars(tag)] for tag in events.Tags()["scalars"]}}
@@ -45,7 +47,8 @@ print(json.dumps(found))
 
 class ExportTest(TunerTest):
     def with_package(self, package, *arguments):
-        done = subprocess.run([python_with(package), "-B", str(TUNER), *map(str, arguments)], cwd=self.folder, capture_output=True, text=True, timeout=500)
+        done = subprocess.run([python_with(package), "-B", str(TUNER), *map(str, arguments)], cwd=self.folder, capture_output=True,
+                              text=True, timeout=500)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout
 
@@ -63,7 +66,8 @@ class ExportTest(TunerTest):
             self.assertEqual(said.strip(), str(path))
             self.assertEqual([p.name for p in path.parent.iterdir()], ["optuna.journal"])
             found, read = Found(self.folder / objective), self.read_with(OPTUNA, READ_OPTUNA, path)
-            self.assertEqual((read["name"], read["direction"], read["metrics"]), (objective, "MINIMIZE" if objective == "loss" else "MAXIMIZE", [objective]))
+            self.assertEqual((read["name"], read["direction"], read["metrics"]),
+                             (objective, "MINIMIZE" if objective == "loss" else "MAXIMIZE", [objective]))
             self.assertEqual(len(read["trials"]), len(found.trials))
             names = {"done": "COMPLETE", "halved": "PRUNED", "diverged": "FAIL"}
             for one, trial in zip(found.trials, read["trials"], strict=True):
@@ -102,9 +106,11 @@ class ExportTest(TunerTest):
         Made(self.folder / "study", 3)
         for kind, package in (("optuna", "optuna"), ("hparams", "tensorboard")):
             if subprocess.run(["/usr/bin/python3", "-c", f"import {package}"], capture_output=True).returncode:
-                done = subprocess.run(["/usr/bin/python3", "-B", str(TUNER), "--study", "study", "--export", kind], cwd=self.folder, capture_output=True, text=True)
+                done = subprocess.run(["/usr/bin/python3", "-B", str(TUNER), "--study", "study", "--export", kind], cwd=self.folder,
+                                      capture_output=True, text=True)
                 self.assertEqual(done.returncode, 2)
-                self.assertEqual(done.stderr, f"tuner: error: --export {kind}: the Python package {package} is missing; install it for the Python that "
+                self.assertEqual(done.stderr,
+                                 f"tuner: error: --export {kind}: the Python package {package} is missing; install it for the Python that "
                                               f"runs tuner: pip install {package}\n")
 
     def test_a_table_has_every_trial(self):
@@ -112,7 +118,8 @@ class ExportTest(TunerTest):
         said = self.succeed_tuner("--study", "study", "--export", "csv").stdout
         self.assertEqual(said.strip(), str(self.path("study/export/trials.csv")))
         rows, found = list(csv.DictReader(self.path("study/export/trials.csv").read_text().splitlines())), Found(self.path("study"))
-        self.assertEqual([(int(row["trial"]), row["state"], int(row["epochs"])) for row in rows], [(t.number, t.state, t.epochs) for t in found.trials])
+        self.assertEqual([(int(row["trial"]), row["state"], int(row["epochs"])) for row in rows],
+                         [(t.number, t.state, t.epochs) for t in found.trials])
         for row, one in zip(rows, found.trials):
             self.assertEqual(row["ndcg@20"], "" if one.value is None else repr(one.value))
             weighting = one.settings["Layers.Input.InputWeighting"]
@@ -149,7 +156,8 @@ class PageTest(TunerTest):
         self.refuse_tuner(2, [f"{self.path('nowhere')}: holds no study"], "--study", "north", "--report", "nowhere")
         self.refuse_tuner(2, ["--report: ", "north is given twice; leave one out"], "--study", "north", "--report", "north")
         self.refuse_tuner(2, ["--page: says where --report writes to; give that too"], "--study", "north", "--page", "a.html")
-        self.refuse_tuner(3, ["nowhere/a.html: cannot be written: No such file or directory"], "--report", "north", "--page", "nowhere/a.html")
+        self.refuse_tuner(3, ["nowhere/a.html: cannot be written: No such file or directory"], "--report", "north", "--page",
+                          "nowhere/a.html")
         self.assertTrue((BIN / "trainer").exists())
 
 

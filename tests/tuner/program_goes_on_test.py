@@ -14,7 +14,8 @@ from norn.tune.command_line import RUNNING, _run_as_before
 
 class GoesOn(SeededTest):
     def tuner(self, *words):
-        done = subprocess.run([sys.executable, "-B", str(TUNER), "--study", "study", "--trainer", str(TRAINER), "--quiet", *map(str, words)],
+        done = subprocess.run([sys.executable, "-B", str(TUNER), "--study", "study", "--trainer", str(TRAINER), "--quiet",
+                               *map(str, words)],
                               cwd=self.folder, capture_output=True, text=True)
         self.assertEqual(done.returncode, 0, done.stderr)
         return [event for event in self.study.events() if event["event"] == "open"][-1]

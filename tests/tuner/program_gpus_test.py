@@ -25,7 +25,8 @@ class GpuTest(TunerTest):
                    % (BIN / "trainer", self.path("said"), BIN / "trainer", self.path("said"))).chmod(0o755)
 
     def start(self, study, gpus, *arguments):
-        words = self.command(study, "--trials", 5, "--confirm", 0, "--threads", 1, "--gpus", gpus, "--trainer", self.path("watched"), *arguments)
+        words = self.command(study, "--trials", 5, "--confirm", 0, "--threads", 1, "--gpus", gpus, "--trainer", self.path("watched"),
+                             *arguments)
         process = subprocess.Popen([sys.executable, "-B", str(TUNER), *map(str, words)], cwd=self.folder, stdout=subprocess.DEVNULL,
                                    stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.wait)

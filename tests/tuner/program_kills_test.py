@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The real tuner and its trials, killed with -9 at random: what comes of it is what an undisturbed study decides. tests/bench/tuner_kills.py makes
-a longer one."""
+"""The real tuner and its trials, killed with -9 at random: what comes of it is what an undisturbed study decides.
+tests/bench/tuner_kills.py makes a longer one."""
 import sys
 import unittest
 

@@ -11,7 +11,8 @@ class ProgramKnown(TunerTest):
     takes = ()
 
     def make(self, study, *arguments):
-        self.succeed_tuner(*self.command(study, "--trials", 5, "--start", 3, "--clock", 3, "--threads", 1, "--workers", 2, "--confirm", 1, "--seeds", 1,
+        self.succeed_tuner(*self.command(study, "--trials", 5, "--start", 3, "--clock", 3, "--threads", 1, "--workers", 2, "--confirm", 1,
+                                         "--seeds", 1,
                                          "--quiet", *arguments))
 
     def count(self, study):

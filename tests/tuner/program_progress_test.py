@@ -41,7 +41,8 @@ class ProgressTest(TunerTest):
 
     def test_changes_a_line_of_a_terminal_and_leaves_none_behind(self):
         columns = self.random.randint(30, 70)
-        said, code = self.at_a_terminal(columns, *self.command("study", "--trials", 6, "--threads", 1, "--workers", 2, "--confirm", 1, "--seeds", 2))
+        said, code = self.at_a_terminal(columns,
+                                        *self.command("study", "--trials", 6, "--threads", 1, "--workers", 2, "--confirm", 1, "--seeds", 2))
         self.assertEqual(code, 0, said)
         screen, lasting = [], []
         for piece in re.split(r"(\r\n|\r\x1b\[K)", said):  # what stands on the last line, as a terminal shows it
@@ -72,8 +73,10 @@ class ProgressTest(TunerTest):
 
 class Expected(unittest.TestCase):
     def coordinator(self, took, limit=math.inf, epochs=math.inf, planned=math.inf, places=1, deadline=None, done=False, confirm=0.0):
-        facts = types.SimpleNamespace(decided={"tell": [{"trial": n} for n in range(len(took))]}, seconds={Training(n): t for n, t in enumerate(took)})
-        search = types.SimpleNamespace(limit=limit, epoch_limit=epochs, second_limit=planned, spent_epochs=10 * len(took), spent_seconds=5.0 * len(took), done=done)
+        facts = types.SimpleNamespace(decided={"tell": [{"trial": n} for n in range(len(took))]},
+                                      seconds={Training(n): t for n, t in enumerate(took)})
+        search = types.SimpleNamespace(limit=limit, epoch_limit=epochs, second_limit=planned, spent_epochs=10 * len(took),
+                                       spent_seconds=5.0 * len(took), done=done)
         return types.SimpleNamespace(facts=facts, search=search, deadline=deadline, pool=types.SimpleNamespace(places=[None] * places),
                                      finish=types.SimpleNamespace(seconds_left=lambda _: confirm))
 

@@ -10,7 +10,8 @@ from tuner_program import TunerTest
 
 class RepeatTest(TunerTest):
     def first(self, name, *arguments):
-        self.succeed_tuner(*self.command(name, "--start", 4, "--clock", 3, "--threads", 1, "--workers", 2, "--confirm", 1, "--seeds", 1, *arguments))
+        self.succeed_tuner(*self.command(name, "--start", 4, "--clock", 3, "--threads", 1, "--workers", 2, "--confirm", 1, "--seeds", 1,
+                                         *arguments))
 
     def change(self, study, kind, number, change):
         """In the journal: the event of that kind and number, changed."""
@@ -22,7 +23,8 @@ class RepeatTest(TunerTest):
         self.first("first", "--hours", 1e-9)
         self.succeed_tuner("--study", "first", "--trials", 7, "--threads", 1)
         said = self.succeed_tuner("--study", "again", "--repeat", "first/study.json", "--workers", 3, "--threads", 1).stdout
-        self.assertRegex(said, r"repeated .*/first: 7 proposals, \d+ verdicts, the checksums of all models and the bytes of the best one are the same")
+        self.assertRegex(said, r"repeated .*/first: 7 proposals, \d+ verdicts, the checksums of all models and the bytes of the best "
+                               "one are the same")
         self.assertEqual(self.decisions("again"), self.decisions("first"))
         self.assertEqual(self.read("again/best.nc"), self.read("first/best.nc"))
         # Stopped anywhere it goes on as a search that is repeated.
@@ -43,7 +45,8 @@ class RepeatTest(TunerTest):
         self.assertIn("are the same", said)
         self.refuse_tuner(3, ["\"gl_output\" has other contents than the study"], "--study", "other", "--repeat", "first", "-i", "test.nc")
         self.assertFalse(self.path("other/study.json").exists())
-        self.refuse_tuner(2, ["--repeat: -i: 2 are given, and the study had 1"], "--study", "two", "--repeat", "first", "-i", "moved.nc", "-i", "test.nc")
+        self.refuse_tuner(2, ["--repeat: -i: 2 are given, and the study had 1"], "--study", "two", "--repeat", "first", "-i", "moved.nc",
+                          "-i", "test.nc")
 
     def test_what_differs_ends_it_with_its_trial(self):
         self.first("first", "--trials", 5)
@@ -58,7 +61,8 @@ class RepeatTest(TunerTest):
 
         told = [event["trial"] for event in self.events("first") if event["event"] == "tell"]
         self.change("first", "tell", 2, lambda event: event.update(checksum="0" * 16))
-        expect([f"the end of trial {told[2]} is another one than in", "/first: checksum ", "now, 0000000000000000 there; the training gave other bits"])
+        expect([f"the end of trial {told[2]} is another one than in", "/first: checksum ",
+                "now, 0000000000000000 there; the training gave other bits"])
         self.change("first", "propose", 4, lambda event: event["settings"].update({"Training.Batch": 7}))
         name = expect(["the proposal of trial 4 is another one than in", "'Training.Batch': 7", "numpy, scipy or the tuner is another"])
         # The same command says the same, and where it is mended goes on.

@@ -34,8 +34,10 @@ class SpacesTest(TunerTest):
                 jsonschema.validate(JsonText(space).value, SCHEMA)
                 self.assertTrue((space.parent / JsonText(space).value["$schema"]).exists())
                 data = NAMES.get(name, "gl")
-                write_datasets(self.path(f"{name}.nc"), [(f"{data}_input", self.width, self.rows, None), (f"{data}_output", self.width, self.rows, None)])
-                said = self.succeed_tuner("-c", recipes[name], "--space", space, "-i", f"{name}.nc", "--dry-run", "--", "--validation-split", "0.2").stdout
+                write_datasets(self.path(f"{name}.nc"),
+                               [(f"{data}_input", self.width, self.rows, None), (f"{data}_output", self.width, self.rows, None)])
+                said = self.succeed_tuner("-c", recipes[name], "--space", space, "-i", f"{name}.nc", "--dry-run", "--",
+                                          "--validation-split", "0.2").stdout
                 planned, fit = map(int, re.search(r"(\d+) corners of the space planned: (\d+) fit", said).groups())
                 self.assertEqual(planned, fit)
                 self.assertGreater(planned, 10)

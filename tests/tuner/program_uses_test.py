@@ -30,7 +30,8 @@ class UsesTest(TunerTest):
 
     def test_all_trainings_of_a_study_are_compared_on_one_part_of_the_data(self):
         def seeds(study):
-            runs = {run.parent.parent.name: json.loads(run.read_text())["network"]["Training"] for run in self.path(study).glob("trials/*/run/run.json")}
+            runs = {run.parent.parent.name: json.loads(run.read_text())["network"]["Training"]
+                    for run in self.path(study).glob("trials/*/run/run.json")}
             return {name: (training.get("Seed"), training.get("ValidationSeed")) for name, training in runs.items()}
 
         arguments = ("--trials", 2, "--threads", 1, "--confirm", 1, "--seeds", 2, "--halving", "none")
@@ -62,14 +63,16 @@ class UsesTest(TunerTest):
 
     def test_a_grid_ends_where_its_points_do(self):
         self.write("grid.json", '{"Parameters": {"Training.Batch": {"Values": [16, 32, 64]}, "Layers.Hidden.Count": {"Whole": [1, 2]}}}')
-        self.succeed_tuner(*self.command("grid", "--sampler", "grid", "--threads", 1, "--confirm", 0, "--halving", "none", space="grid.json"))
+        self.succeed_tuner(*self.command("grid", "--sampler", "grid", "--threads", 1, "--confirm", 0, "--halving", "none",
+                                         space="grid.json"))
         found = [(e["settings"]["Training.Batch"], e["settings"]["Layers.Hidden.Count"]) for e in self.decisions("grid")["propose"]]
         self.assertEqual(sorted(found), [(b, c) for b in (16, 32, 64) for c in (1, 2)])
         self.assertEqual({e["state"] for e in self.decisions("grid")["tell"]}, {"done"})
         self.refuse_tuner(2, ["--sampler grid: Training.Alpha is a Range"], *self.command("no", "--sampler", "grid"))
 
     def test_a_loss_is_made_small(self):
-        done = self.succeed_tuner(*[x if x != "ndcg@10" else "loss" for x in self.command("loss", "--trials", 6, "--threads", 1, "--confirm", 0)])
+        done = self.succeed_tuner(*[x if x != "ndcg@10" else "loss"
+                                    for x in self.command("loss", "--trials", 6, "--threads", 1, "--confirm", 0)])
         values = [e["value"] for e in self.decisions("loss")["tell"] if e["state"] == "done"]
         self.assertIn(f"loss {-max(values):.6g}", done.stdout)
         self.assertTrue(all(value < 0 for value in values))

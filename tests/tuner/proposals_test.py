@@ -137,9 +137,11 @@ class SameProposals(unittest.TestCase):
         found = {}
         ways = {name: {"OPENBLAS_CORETYPE": name} for name, needed in KERNELS.items() if needed <= instructions()}
         for name, settings in {"as it is": {}, **ways, "two threads": {"OPENBLAS_NUM_THREADS": "2"},
-                               "plain numpy": {"NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL"},
+                               "plain numpy": {"NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3 AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL "
+                                                                           "AVX512_ICL"},
                                }.items():
-            done = subprocess.run([sys.executable, "-B", "-W", "ignore", "-c", program, str(ROOT / "tests/tuner")], capture_output=True, text=True,
+            done = subprocess.run([sys.executable, "-B", "-W", "ignore", "-c", program, str(ROOT / "tests/tuner")], capture_output=True,
+                                  text=True,
                                   env={**os.environ, "OPENBLAS_NUM_THREADS": "1", **settings})
             self.assertEqual(done.returncode, 0, (name, done.stderr))
             found[name] = done.stdout.strip()

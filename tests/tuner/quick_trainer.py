@@ -1,7 +1,8 @@
 #!/usr/bin/python3 -IS
 # SPDX-License-Identifier: Apache-2.0
-"""A trainer that trains nothing, as far as tuner asks one: its values follow from the descriptor, an epoch takes a hundredth of a second, and
-it goes on from what it wrote after each. So a thousand trials with real processes take minutes. As a module it says what it would give."""
+"""A trainer that trains nothing, as far as tuner asks one: its values follow from the descriptor, an epoch takes a hundredth of a second,
+and it goes on from what it wrote after each. So a thousand trials with real processes take minutes. As a module it says what it would
+give."""
 import fcntl
 import hashlib
 import json
@@ -65,7 +66,8 @@ def record(words, result=None):
     """run.json: of this program's file and of the data as they are now."""
     os.makedirs("run", exist_ok=True)
     sets = [{"name": "a", "checksum": digest(file)} for option, file in zip(words, words[1:]) if option == "-i"]
-    write("run/run.json", json.dumps({"binary": digest(sys.argv[0]), "version": "0", "device": "cpu", "device_name": "none", "precision": "fp32",
+    write("run/run.json", json.dumps({"binary": digest(sys.argv[0]), "version": "0", "device": "cpu", "device_name": "none",
+                                      "precision": "fp32",
                                       "examples": EXAMPLES, "seed": 1, "sets": sets, "validation_sets": [], "result": result}))
 
 
@@ -102,7 +104,8 @@ def main(words):
     if "--print-recipe" in words:
         print(json.dumps(network))
     elif "--plan" in words:
-        print(json.dumps({"plan": {"examples_per_second": EXAMPLES / epoch_seconds(network)}, "memory": {"fits": fits(network), "total_bytes": 1}}))
+        print(json.dumps({"plan": {"examples_per_second": EXAMPLES / epoch_seconds(network)},
+                          "memory": {"fits": fits(network), "total_bytes": 1}}))
     elif "--last-epoch" in words:
         return train(network, int(words[words.index("--last-epoch") + 1]), words)
     else:

@@ -96,7 +96,8 @@ class Same(SeededTest):
         self.assertEqual(len(first["propose"]), 30)
 
     def test_random_and_grid_need_no_results(self):
-        space = space_of({"Parameters": {"A": {"Values": [1, 2, 3]}, "B": {"Names": ["x", "y"]}, "C": {"Whole": [1, 3]}}}, NETWORK, "space.json")
+        space = space_of({"Parameters": {"A": {"Values": [1, 2, 3]}, "B": {"Names": ["x", "y"]}, "C": {"Whole": [1, 3]}}}, NETWORK,
+                         "space.json")
         world = World(space, self.seed)
         for kind, trials in (("random", 30), ("grid", 30)):
             first = study(world, Rules(4, (2,)), (trials,), 1, self.random, kind)[0]
@@ -239,8 +240,8 @@ class Wanted(SeededTest):
 
 class Work(SeededTest):
     def test_workers_have_work_nearly_all_the_time(self):
-        """Simulated, halving: the share of eight workers' time until the last proposal in which they train what the search turns out to need.
-        Batches of eight make 0.37."""
+        """Simulated, halving: the share of eight workers' time until the last proposal in which they train what the search turns out to
+        need. Batches of eight make 0.37."""
         for noise, least in ((0.05, 0.9), (0.2, 0.8)):
             useful, whole = np.sum([self.work(8, default_clock(8), noise, repetition) for repetition in range(3)], axis=0)
             print(f"speeds differ by {noise:.0%}: share of time used {useful / whole:.3f}")
@@ -250,7 +251,8 @@ class Work(SeededTest):
         """(useful seconds, seconds of all workers)."""
         draw = np.random.default_rng([self.seed, repetition])
         prices, values, speeds = draw.lognormal(0, 0.4, trials), draw.uniform(size=trials), draw.lognormal(0, noise, trials)
-        search = Search(Rules(slots, (2, 6)), lambda n, r, p: np.array([0.0]), lambda n, row: Plan(True, float(prices[n]), 18), trials=trials)
+        search = Search(Rules(slots, (2, 6)), lambda n, r, p: np.array([0.0]), lambda n, row: Plan(True, float(prices[n]), 18),
+                        trials=trials)
         running, now, spans, end = {}, 0.0, [], None
         while True:
             search.advance()
@@ -261,7 +263,8 @@ class Work(SeededTest):
             if end is None and len(search.trials) == trials:
                 end = now
             if search.done:
-                useful = sum(min(last, end) - min(first, end) for trial, known, first, last in spans if known < search.trials[trial].reached)
+                useful = sum(min(last, end) - min(first, end)
+                             for trial, known, first, last in spans if known < search.trials[trial].reached)
                 return useful, workers * end
             for segment in search.wanted(most=workers - len(running)):
                 known = max(search.trials[segment.trial].values, default=0)

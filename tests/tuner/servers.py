@@ -73,7 +73,8 @@ class CeleryServers(Servers):
         try:
             self.broker = self.start_broker()
             for number, gpu in enumerate(gpus):
-                self.start(f"worker{number}", [sys.executable, "-m", "celery", "-A", "norn.tune.executors.celery", "-b", self.broker, "worker", "-P", "prefork",
+                self.start(f"worker{number}", [sys.executable, "-m", "celery", "-A", "norn.tune.executors.celery", "-b", self.broker,
+                                               "worker", "-P", "prefork",
                                                "-c", "1", "-Q", "norn", "-n", f"gpu{number}@localhost", "-l", "INFO"],
                            {**environment, "PYTHONPATH": str(ROOT / "python"), "PYTHONDONTWRITEBYTECODE": "1", "CUDA_VISIBLE_DEVICES": gpu})
             outs = [self.folder / f"worker{number}.out" for number in range(len(gpus))]
@@ -99,9 +100,12 @@ class RabbitServers(CeleryServers):
             raise Unavailable("rabbitmq-server not installed: tools/install_dependencies.sh --cluster-tests")
         port, names = free_port(), free_port()
         (self.folder / "rabbitmq.conf").write_text(f"listeners.tcp.default = 127.0.0.1:{port}\n")
-        environment = {"RABBITMQ_NODENAME": f"norn{port}@localhost", "RABBITMQ_MNESIA_BASE": str(self.folder), "RABBITMQ_LOG_BASE": str(self.folder),
-                       "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"), "RABBITMQ_DIST_PORT": str(free_port()), "HOME": str(self.folder),
-                       "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"), "ERL_EPMD_ADDRESS": "127.0.0.1", "ERL_EPMD_PORT": str(names)}
+        environment = {"RABBITMQ_NODENAME": f"norn{port}@localhost", "RABBITMQ_MNESIA_BASE": str(self.folder),
+                       "RABBITMQ_LOG_BASE": str(self.folder),
+                       "RABBITMQ_CONFIG_FILE": str(self.folder / "rabbitmq.conf"), "RABBITMQ_DIST_PORT": str(free_port()),
+                       "HOME": str(self.folder),
+                       "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.folder / "plugins"), "ERL_EPMD_ADDRESS": "127.0.0.1",
+                       "ERL_EPMD_PORT": str(names)}
         # Erlang would start one that stays behind.
         self.start("epmd", [find_program("epmd"), "-address", "127.0.0.1", "-port", names])
         self.start("rabbitmq", [server], environment)
@@ -123,8 +127,10 @@ class DaskServers(Servers):
             self.start("scheduler", [*dask, "distributed.cli.dask_scheduler", "--host", "127.0.0.1", "--port", port, "--no-dashboard"])
             self.wait("the scheduler", lambda: "Scheduler at" in (self.folder / "scheduler.out").read_text())
             for number, gpu in enumerate(gpus):
-                self.start(f"worker{number}", [*dask, "distributed.cli.dask_worker", self.address, "--nthreads", "1", "--resources", "GPU=1", "--no-nanny",
-                                               "--no-dashboard", "--local-directory", self.folder], {**environment, "CUDA_VISIBLE_DEVICES": gpu})
+                self.start(f"worker{number}", [*dask, "distributed.cli.dask_worker", self.address, "--nthreads", "1", "--resources",
+                                               "GPU=1", "--no-nanny",
+                                               "--no-dashboard", "--local-directory", self.folder],
+                                               {**environment, "CUDA_VISIBLE_DEVICES": gpu})
             self.wait("a worker", lambda: "Registered to" in self.last_words())
         except BaseException:
             self.stop()

@@ -40,7 +40,8 @@ class Curves:
 
     def value(self, network, epoch):
         luck, training, hidden = self._luck(network, 1)
-        best = 1.0 - 0.1 * (math.log(training["Alpha"] / 3e-3)) ** 2 - 0.2 * abs(math.log2(hidden["N"] / 512)) - 0.1 * (training["Batch"] > 100)
+        best = 1.0 - 0.1 * (math.log(training["Alpha"] / 3e-3)) ** 2 - 0.2 * abs(math.log2(hidden["N"] / 512))
+        best -= 0.1 * (training["Batch"] > 100)
         return round(best - (0.3 + 0.3 * luck) / epoch, 9)
 
     def breaks(self, network):
@@ -74,8 +75,8 @@ class Work(NamedTuple):
 
 
 class Workers:
-    """A pool of them, each with a speed of its own for each attempt, which differ by `noise`. What they have made before they were lost stays
-    made, as by a checkpoint. At each look up to `together` have ended."""
+    """A pool of them, each with a speed of its own for each attempt, which differ by `noise`. What they have made before they were lost
+    stays made, as by a checkpoint. At each look up to `together` have ended."""
 
     def __init__(self, curves, count, chance, loss=0.0, together=1, noise=0.05):
         self.curves, self.chance, self.loss, self.together, self.noise = curves, chance, loss, together, noise
@@ -143,9 +144,11 @@ class Workers:
         return work.attempt, ENDED
 
     def useful(self, decided):
-        """Share of the workers' time until the last proposal in which they trained epochs that the search's decisions take, for the first time."""
+        """Share of the workers' time until the last proposal in which they trained epochs that the search's decisions take, for the first
+        time."""
         reached = {f"{event['trial']:04d}": event["epochs"] for event in decided["tell"]}
-        used = sum(min(end, self.last_proposal) - min(begin, self.last_proposal) for name, known, _, begin, end in self.spans if known < reached.get(name, 0))
+        used = sum(min(end, self.last_proposal) - min(begin, self.last_proposal)
+                   for name, known, _, begin, end in self.spans if known < reached.get(name, 0))
         return used / (len(self.places) * self.last_proposal)
 
     def _make(self, work):
@@ -154,7 +157,8 @@ class Workers:
         values = {epoch: self.curves.value(network, epoch) for epoch in range(1, until + 1)}
         (attempt.folder / "epochs").write_text(str(until))
         checksum = f"{hash(tuple(values.items())) & (2**64 - 1):016x}"
-        found = {"attempt": attempt.number, "code": 6 if broken else 75 if work.stopped else 0, "seconds": 1.0, "values": values, "errors": [], "checksum": checksum}
+        found = {"attempt": attempt.number, "code": 6 if broken else 75 if work.stopped else 0, "seconds": 1.0, "values": values,
+                 "errors": [], "checksum": checksum}
         (attempt.folder / trial.RESULT).write_text(json.dumps(found))
         (attempt.folder / "model.nc").write_text(checksum)
 
@@ -180,8 +184,10 @@ def begin(folder: pathlib.Path, sampler="random", clock=8, start=10, seed=1, run
     network = json.loads(json.dumps(NETWORK))
     network["Training"].update(Alpha=0.01, Batch=64, Epochs=EPOCHS)
     network["Layers"][1].update(N=64, Activation="Tanh")
-    identity = {"format": FORMAT, "algorithm": ALGORITHM, "study": "simulated", "descriptor": network, "space": {"Parameters": PARAMETERS}, "seed": seed,
-                "clock": clock, "sampler": sampler, "start": start, "halving": 2, "rungs": list(rungs), "ranks": 1, "objective": "ndcg@20", "epochs": None,
+    identity = {"format": FORMAT, "algorithm": ALGORITHM, "study": "simulated", "descriptor": network, "space": {"Parameters": PARAMETERS},
+                "seed": seed,
+                "clock": clock, "sampler": sampler, "start": start, "halving": 2, "rungs": list(rungs), "ranks": 1, "objective": "ndcg@20",
+                "epochs": None,
                 "inputs": [], "outputs": [], "options": [], "machine": None, "made_of": {"examples": EXAMPLES, "seed": 1}}
     write_json(folder / "study.json", identity)
     return Study.open(folder)
@@ -192,9 +198,11 @@ def run(study, workers, trials, confirm=0):
     journal = Journal(study.folder)
     try:
         facts = Facts(journal)
-        facts.note("open", {"budget": {"trials": trials, "epochs": None, "seconds": None, "confirm": confirm, "seeds": 2}, "stage": not facts.stages})
+        facts.note("open", {"budget": {"trials": trials, "epochs": None, "seconds": None, "confirm": confirm, "seeds": 2},
+                            "stage": not facts.stages})
         one = study.identity
-        coordinator = Coordinator(study, facts, workers.curves, workers, Sampler(study.space, one["sampler"], one["seed"], one["start"]), None, 1, Silence())
+        coordinator = Coordinator(study, facts, workers.curves, workers, Sampler(study.space, one["sampler"], one["seed"], one["start"]),
+                                  None, 1, Silence())
         facts.note("end", coordinator.run())
         return facts.decided, facts
     finally:

@@ -41,7 +41,8 @@ class Rows(SeededTest):
             found = self.space.settings(row)
             self.assertTrue(1e-4 <= found["Training.Alpha"] <= 2e-2)
             self.assertIn(found["Training.Batch"], [32, 64, 128, 512])
-            self.assertTrue(isinstance(found["Layers.Hidden.N"], int) and found["Layers.Hidden.N"] % 64 == 0 and 64 <= found["Layers.Hidden.N"] <= 4096)
+            self.assertTrue(isinstance(found["Layers.Hidden.N"], int) and found["Layers.Hidden.N"] % 64 == 0
+                            and 64 <= found["Layers.Hidden.N"] <= 4096)
             json.dumps(found)
 
     def test_every_value_of_a_list_and_every_whole_number_is_met(self):
@@ -100,7 +101,8 @@ class Rows(SeededTest):
 
 class Descriptors(unittest.TestCase):
     def test_keys_are_found_whatever_their_capitals(self):
-        made = descriptor.apply(NETWORK, {"training.ALPHA": 0.5, "layers.hidden.n": 128, "Denoising.p": 0.1, "Layers.Input.Normalize": "L2"})
+        made = descriptor.apply(NETWORK, {"training.ALPHA": 0.5, "layers.hidden.n": 128, "Denoising.p": 0.1,
+                                          "Layers.Input.Normalize": "L2"})
         self.assertEqual(made["Training"], {"Alpha": 0.5, "Epochs": 30})
         self.assertEqual(made["Layers"][1]["N"], 128)
         self.assertEqual(made["Layers"][0]["Normalize"], "L2")
@@ -138,9 +140,11 @@ MALFORMED = [
     ('{"Parameters": {\n"Training.Alpha": {"Whole": [1, 2], "Multiple": 0}}}', "Multiple is 0; expected a whole number of at least 1"),
     ('{"Parameters": {\n"Training.Alpha": {"Values": []}}}', "Values is []; expected a list of values"),
     ('{"Parameters": {\n"Training.Alpha": {"Names": ["a", "b", "a"]}}}', "Names holds \"a\" twice"),
-    ('{"Parameters": {\n"Training.Alpha": {"Range": [0, 1], "Values": [1]}}}', "has Range and Values; expected one of Range, Whole, Values, Names"),
+    ('{"Parameters": {\n"Training.Alpha": {"Range": [0, 1], "Values": [1]}}}',
+     "has Range and Values; expected one of Range, Whole, Values, Names"),
     ('{"Parameters": {\n"Training.Alpha": 3}}', "has none of them; expected one of"),
-    ('{"Parameters": {\n"Training.Alpha": {"Range": [0, 1], "Multiple": 2}}}', "\"Multiple\" means nothing beside Range; expected If, Scale"),
+    ('{"Parameters": {\n"Training.Alpha": {"Range": [0, 1], "Multiple": 2}}}',
+     "\"Multiple\" means nothing beside Range; expected If, Scale"),
     ('{"Parameters": {\n"Layers.Hiden.N": {"Whole": [1, 2]}}}', "the descriptor has no layer \"Hiden\". Did you mean \"Hidden\"?"),
     ('{"Parameters": {\n"Layers.N": {"Whole": [1, 2]}}}', "names no key of a layer"),
     ('{"Parameters": {\n"Training..Alpha": {"Whole": [1, 2]}}}', "has an empty part"),
@@ -148,19 +152,24 @@ MALFORMED = [
     ('{"Parameters": {\n"Layers.Hidden.Count": {"Whole": [0, 2]}}}', "counts layers; expected"),
     ('{"Parameters": {\n"Layers.Hidden.Count": {"Range": [1, 2]}}}', "counts layers; expected"),
     ('{"Parameters": {"A": {"Values": [1, 2], "If": {"B": 3}},\n"B": {"Values": [1, 2]}}}', ":1: A: If: 3 is no value of \"B\""),
-    ('{"Parameters": {"A": {"Values": [1, 2], "If": {"C": 3}},\n"B": {"Values": [1, 2]}}}', "If names \"C\", which is not among the parameters"),
+    ('{"Parameters": {"A": {"Values": [1, 2], "If": {"C": 3}},\n"B": {"Values": [1, 2]}}}',
+     "If names \"C\", which is not among the parameters"),
     ('{"Parameters": {"A": {"Values": [1, 2], "If": {"B": 1}},\n"B": {"Range": [1, 2]}}}', "which is a Range; conditions need"),
-    ('{"Parameters": {"A": {"Values": [1, 2], "If": {"B": 1}},\n"B": {"Values": [1, 2], "If": {"A": 1}}}}', "conditions lead round in a circle"),
+    ('{"Parameters": {"A": {"Values": [1, 2], "If": {"B": 1}},\n"B": {"Values": [1, 2], "If": {"A": 1}}}}',
+     "conditions lead round in a circle"),
     ('{"Parameters": {"A": {"Values": [1, 2], "If": 7}}}', "If is 7; expected"),
     ('{"Parameters": {"training.alpha": {"Values": [1]},\n"Training.Alpha": {"Values": [1]}}}', ":1: training.alpha: is given twice"),
     ('{"Parameters": {"A": {"Values": [1]},\n"A": {"Values": [1]}}}', ":2: \"A\" is given twice"),
     ('{"Parameters": {"A": {"Values": [1]}},\n "Parametres": 1}', ":2: Parametres: is unknown. Did you mean \"Parameters\"?"),
     ('{"Parameters": {"A": {"Values": [1]},\n}}', ":2: not JSON: "),
     ('{"Parameters": {"Layers.Hidden.Count": {"Whole": [2]},\n"Layers.Hidden2.N": {"Whole": [1, 2]}}}', "Whole is [2]; expected"),
-    ('{"Parameters": {"Layers.Hidden.Count": {"Whole": [2, "a"]},\n"Layers.Hidden2.N": {"Whole": [1, 2]}}}', "Whole is [2, \"a\"]; expected"),
+    ('{"Parameters": {"Layers.Hidden.Count": {"Whole": [2, "a"]},\n"Layers.Hidden2.N": {"Whole": [1, 2]}}}',
+     "Whole is [2, \"a\"]; expected"),
     ('{"Parameters": {"Layers.Hidden.Count": {"Values": [2, "a"]},\n"Layers.Hidden2.N": {"Whole": [1, 2]}}}', "counts layers; expected"),
-    ('{"Parameters": {"Layers.Hidden.Count": {"Values": [2, 3]},\n"Layers.Hidden2.Count": {"Whole": [1, 2]}}}', ":2: Layers.Hidden2.Count: counts copies"),
-    ('{"Parameters": {\n"Layers.Hidden.Name": {"Names": ["A", "B"]}}}', ":2: Layers.Hidden.Name: is what paths and sources call the layer by"),
+    ('{"Parameters": {"Layers.Hidden.Count": {"Values": [2, 3]},\n"Layers.Hidden2.Count": {"Whole": [1, 2]}}}',
+     ":2: Layers.Hidden2.Count: counts copies"),
+    ('{"Parameters": {\n"Layers.Hidden.Name": {"Names": ["A", "B"]}}}',
+     ":2: Layers.Hidden.Name: is what paths and sources call the layer by"),
     ('{"Parameters": {\n"Training.Epochs": {"Names": [null, 3]}}}', ":2: Training.Epochs: counts epochs; expected"),
     ('{"Parameters": {\n"Training.Epochs": {"Range": [1, 3]}}}', ":2: Training.Epochs: counts epochs; expected"),
     (f'{{"Parameters": {{\n"Training.Alpha": {{"Range": [0, 1{"0" * 400}]}}}}}}', "000]; expected [lowest, highest], two numbers"),

@@ -48,24 +48,30 @@ class StudyTest(SeededTest):
                          "seed": self.random.randrange(1000), "trials": self.random.randrange(6, 9), "confirm": 2, "seeds": 1}
 
     def study(self, name, **more):
-        return norn.tune.Study(self.folder / name, self.network, PARAMETERS, self.folder / "train.nc", validation=0.1, **(self.settings | more))
+        return norn.tune.Study(self.folder / name, self.network, PARAMETERS, self.folder / "train.nc", validation=0.1,
+                               **(self.settings | more))
 
     def by_program(self, name):
         """The same settings, made by the program; the bytes of its best model."""
-        words = [word for key, value in self.settings.items() for word in (f"--{key}", ",".join(map(str, value)) if isinstance(value, list) else str(value))]
+        words = [word for key, value in self.settings.items()
+                 for word in (f"--{key}", ",".join(map(str, value)) if isinstance(value, list) else str(value))]
         subprocess.run([sys.executable, "-B", TUNER, "--study", name, "-c", "net.json", "--space", "space.json", "-i", "train.nc", *words,
-                        "--workers", str(self.random.randrange(1, 4)), "--known", "none", "--quiet", "--", "--validation-split", "0.1"], cwd=self.folder,
+                        "--workers", str(self.random.randrange(1, 4)), "--known", "none", "--quiet", "--", "--validation-split", "0.1"],
+                        cwd=self.folder,
                        check=True, capture_output=True, timeout=300)
         return (self.folder / name / "best.nc").read_bytes()
 
     def decided(self, name):
         events = [json.loads(line) for line in (self.folder / name / "journal.jsonl").read_text().splitlines()]
-        return {kind: [{key: value for key, value in event.items() if key not in ("n", "time")} for event in events if event["event"] == kind] for kind in DECISIONS}
+        return {kind: [{key: value for key, value in event.items() if key not in ("n", "time")}
+                       for event in events if event["event"] == kind] for kind in DECISIONS}
 
     def start(self, name, **more):
-        given = self.settings | {"folder": str(self.folder / name), "network": self.network, "space": PARAMETERS, "data": str(self.folder / "train.nc"),
+        given = self.settings | {"folder": str(self.folder / name), "network": self.network, "space": PARAMETERS,
+                                 "data": str(self.folder / "train.nc"),
                                  "validation": 0.1, "known": [], "workers": 2} | more
-        return subprocess.Popen([sys.executable, "-B", "-c", PROGRAM.format(python=str(ROOT / "python")), json.dumps(given)], stdout=subprocess.PIPE,
+        return subprocess.Popen([sys.executable, "-B", "-c", PROGRAM.format(python=str(ROOT / "python")), json.dumps(given)],
+                                stdout=subprocess.PIPE,
                                 stderr=subprocess.PIPE, text=True)
 
     def wait_for(self, what, patience=60.0):
@@ -80,7 +86,8 @@ class StudyTest(SeededTest):
         for entry in pathlib.Path("/proc").iterdir():
             try:
                 words = (entry / "cmdline").read_bytes().decode(errors="replace") if entry.name.isdigit() else ""
-                if "\0-c\0" not in words.replace("\0-c\0net.json", "") and (folder + "\0" in words or folder + "/" in words or os.readlink(entry / "cwd").startswith(folder)):
+                if "\0-c\0" not in words.replace("\0-c\0net.json", "") and (folder + "\0" in words or folder + "/" in words
+                                                                            or os.readlink(entry / "cwd").startswith(folder)):
                     found.append(words)
             except OSError:
                 continue
@@ -129,7 +136,8 @@ class StudyTest(SeededTest):
         self.assertEqual(wrong, "")
         self.assertEqual((self.folder / "python/best.nc").read_bytes(), expected)
         self.assertEqual(self.decided("python"), self.decided("program"))
-        self.assertEqual(json.loads(said), [norn.tune.Study(self.folder / "python").best.trial, norn.tune.Study(self.folder / "python").best.value])
+        self.assertEqual(json.loads(said), [norn.tune.Study(self.folder / "python").best.trial,
+                                            norn.tune.Study(self.folder / "python").best.value])
 
     def test_control_c_leaves_a_study_that_goes_on_and_prints_nothing(self):
         process = self.start("python")
@@ -164,7 +172,8 @@ class StudyTest(SeededTest):
         self.refuses(norn.UsageError, ["holds no study yet; a new one needs `network`"], norn.tune.Study(self.folder / "none").run)
         self.refuses(norn.UsageError, ["holds no study"], lambda: norn.tune.Study(self.folder / "none").best)
         self.refuses(norn.UsageError, ["given-space.json:", "the descriptor has no layer \"Alfa\""],
-                     norn.tune.Study(self.folder / "wrong", self.network, {"Layers.Alfa.N": {"Whole": [1, 2]}}, self.folder / "train.nc", validation=0.1).run)
+                     norn.tune.Study(self.folder / "wrong", self.network, {"Layers.Alfa.N": {"Whole": [1, 2]}}, self.folder / "train.nc",
+                                     validation=0.1).run)
         self.refuses(norn.UsageError, ["`sampler`"], self.study("wrong", sampler="best").run)
         self.refuses(norn.UsageError, ["nothing to compare trials by: give `validation`"],
                      norn.tune.Study(self.folder / "wrong", self.network, PARAMETERS, self.folder / "train.nc").run)
@@ -172,7 +181,8 @@ class StudyTest(SeededTest):
         study.run()
         self.refuses(norn.UsageError, ["`trials` 2", "the study has 3 already"], lambda: study.run(trials=2))
         self.refuses(norn.UsageError, ["`seed`", "was begun with"], self.study("study", seed=self.settings["seed"] + 1).run)
-        self.refuses(norn.UsageError, ["`network`: is not what the study"], norn.tune.Study(study.folder, {**self.network, "Name": "other"}).run)
+        self.refuses(norn.UsageError, ["`network`: is not what the study"],
+                     norn.tune.Study(study.folder, {**self.network, "Name": "other"}).run)
         self.refuses(norn.DataError, ["cannot be made"], norn.tune.Study(self.folder / "train.nc/study", self.network).run)
 
     def test_one_is_at_work_at_a_time(self):

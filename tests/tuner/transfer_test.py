@@ -66,7 +66,8 @@ class Transfer(SeededTest):
                 rows = space.spread(self.draw.uniform(size=(6, 6)))
                 found.append(Source(str(number), rows, np.sin(5.0 * rows[:, 3]) + self.draw.normal(0, 0.1, 6)))
             truth = np.sin(5.0 * anywhere[:, 3])
-            alone = np.mean([GaussianProcess(one.rows, targets(one.values, ranks=True), space.categories).mean(anywhere) for one in found], axis=0)
+            alone = np.mean([GaussianProcess(one.rows, targets(one.values, ranks=True), space.categories).mean(anywhere) for one in found],
+                            axis=0)
             together += float(np.corrcoef(Stack(space, found).expected(anywhere), truth)[0, 1])
             apart += float(np.corrcoef(alone, truth)[0, 1])
         print(f"correlation with the truth: {together / 6:.3f}, each for itself {apart / 6:.3f}")
@@ -75,7 +76,8 @@ class Transfer(SeededTest):
     def test_results_of_a_study_count_by_how_much_of_them_is_luck(self):
         """Two studies agree, and the third says something else at random: what is expected is what the two say."""
         rows = [self.space.spread(self.draw.uniform(size=(25, 3))) for _ in range(3)]
-        found = [Source(str(n), one, self.value(one, np.full(3, 0.4)) if n < 2 else self.draw.normal(size=25)) for n, one in enumerate(rows)]
+        found = [Source(str(n), one, self.value(one, np.full(3, 0.4)) if n < 2 else self.draw.normal(size=25))
+                 for n, one in enumerate(rows)]
         noise = Stack(self.space, found)._common.hyper[-3:]
         self.assertGreater(noise[2], noise[:2].max() + 1.0)
 
@@ -129,8 +131,10 @@ class Transfer(SeededTest):
         """A study's files, of [(settings, state, value)]."""
         folder = self.folder / name
         folder.mkdir()
-        identity = {"format": FORMAT, "algorithm": ALGORITHM, "study": name, "descriptor": network, "space": {"Parameters": parameters}, "seed": 1, "clock": 4,
-                    "sampler": "gp", "start": 0, "halving": 2, "rungs": [2], "objective": objective, "epochs": None, "inputs": [], "outputs": [],
+        identity = {"format": FORMAT, "algorithm": ALGORITHM, "study": name, "descriptor": network, "space": {"Parameters": parameters},
+                    "seed": 1, "clock": 4,
+                    "sampler": "gp", "start": 0, "halving": 2, "rungs": [2], "objective": objective, "epochs": None, "inputs": [],
+                    "outputs": [],
                     "options": [], "made_of": {}}
         (folder / "study.json").write_text(json.dumps(identity))
         events = []
@@ -149,7 +153,8 @@ class Transfer(SeededTest):
             return {"Training.Alpha": alpha, "Layers.Hidden.N": units, "Training.Batch": batch}
         wide = {**PARAMETERS, "Training.Alpha": {"Range": [1e-5, 1.0], "Scale": "log"}}
         self.write_study("other", wide, NETWORK, [
-            (point(1e-3, 64), "done", 5.0), (point(0.5, 64), "done", 9.0), (point(1e-2, 512), "halved", 1.0), (point(2e-2, 128), "diverged", None),
+            (point(1e-3, 64), "done", 5.0), (point(0.5, 64), "done", 9.0), (point(1e-2, 512), "halved", 1.0),
+            (point(2e-2, 128), "diverged", None),
             (point(3e-2, 128), "infeasible", None), (point(1e-4, 256), "done", 4.0)])
         own = self.write_study("own", PARAMETERS, NETWORK, [])
         source = read_sources([str(self.folder / "other")], own)[0]
@@ -163,7 +168,8 @@ class Transfer(SeededTest):
     def test_what_the_other_study_did_not_search_is_what_its_descriptor_says(self):
         less = {path: entry for path, entry in PARAMETERS.items() if path != "Layers.Hidden.N"}
         network = json.loads(json.dumps(NETWORK).replace('"N": 64', '"N": 320'))
-        self.write_study("other", less, network, [({"Training.Alpha": 10.0**-n, "Training.Batch": 32}, "done", float(n)) for n in range(1, 5)])
+        self.write_study("other", less, network,
+                         [({"Training.Alpha": 10.0**-n, "Training.Batch": 32}, "done", float(n)) for n in range(1, 5)])
         own = self.write_study("own", PARAMETERS, NETWORK, [])
         found = read_sources([str(self.folder / "other")], own)[0]
         self.assertEqual([own.space.settings(np.array(row))["Layers.Hidden.N"] for row in found["rows"]], [320] * 4)
@@ -172,7 +178,8 @@ class Transfer(SeededTest):
         own = self.write_study("own", PARAMETERS, NETWORK, [])
         self.write_study("loss", PARAMETERS, NETWORK, [], objective="loss")
         self.write_study("few", PARAMETERS, NETWORK, [({"Training.Alpha": 1e-3, "Training.Batch": 32, "Layers.Hidden.N": 64}, "done", 1.0)])
-        for name, said in (("loss", "is of loss, this one of ndcg@20"), ("few", "1 of its 1 results lie within this space, and 3 are needed")):
+        for name, said in (("loss", "is of loss, this one of ndcg@20"),
+                           ("few", "1 of its 1 results lie within this space, and 3 are needed")):
             with self.assertRaises(UsageError) as caught:
                 read_sources([str(self.folder / name)], own)
             self.assertIn(said, str(caught.exception))

@@ -30,11 +30,13 @@ class TunerTest(ProgramTest):
         self.write("space.json", SPACE)
 
     def tuner(self, *arguments):
-        return subprocess.run([sys.executable, "-B", str(TUNER), "--trainer", str(BIN / "trainer"), *self.takes, *map(str, arguments)], cwd=self.folder,
+        return subprocess.run([sys.executable, "-B", str(TUNER), "--trainer", str(BIN / "trainer"), *self.takes, *map(str, arguments)],
+                              cwd=self.folder,
                               capture_output=True, text=True, timeout=500)
 
     def command(self, study, *arguments, handed=("--validation-split", "0.2"), space="space.json"):
-        return ["-c", "net.json", "--space", space, "-i", "train.nc", "--study", study, "--epochs", "6", "--rungs", "1,3", "--objective", "ndcg@10",
+        return ["-c", "net.json", "--space", space, "-i", "train.nc", "--study", study, "--epochs", "6", "--rungs", "1,3", "--objective",
+                "ndcg@10",
                 *self.takes, *arguments, "--", *handed]
 
     def succeed_tuner(self, *arguments):
@@ -75,6 +77,8 @@ class TunerTest(ProgramTest):
                 found["tuner"].append(int(entry.name))
             elif any(word.endswith("norn/tune/trial.py") for word in words) and any(word.startswith(folder + "/") for word in words):
                 found["trial"].append(int(entry.name))
-            elif (words[0] == str(BIN / "trainer") or any(word.endswith("stand_in_trainer.py") for word in words[1:3])) and "--last-epoch" in words and where.startswith(folder + "/trials"):
+            elif (words[0] == str(BIN / "trainer")
+                  or any(word.endswith("stand_in_trainer.py")
+                         for word in words[1:3])) and "--last-epoch" in words and where.startswith(folder + "/trials"):
                 found["trainer"].append(int(entry.name))
         return found

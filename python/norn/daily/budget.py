@@ -19,7 +19,8 @@ def hours_of(work: Work, plan: Plan) -> float | None:
         if known["in_all"] != in_all:
             known = {"in_all": in_all, "hours": _divided(work, plan, in_all)}
             write_json(own / "hours.json", known)
-    return round(known["hours"].get(work.region.name, in_all * plan.shares[work.region.name]), 6)  # of a region that came later, as if it had been there
+    # Of a region that came later, as if it had been there
+    return round(known["hours"].get(work.region.name, in_all * plan.shares[work.region.name]), 6)
 
 
 def _divided(work: Work, plan: Plan, in_all: float) -> dict[str, float]:

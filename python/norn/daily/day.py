@@ -59,7 +59,8 @@ class Day:
         """Such as "2026-11-22"."""
         return self._day.day
 
-    def run(self, *, only: Sequence[str] = (), slots: int | None = None, gpus: str | Sequence[int | str] | None = None, threads: int | None = None,
+    def run(self, *, only: Sequence[str] = (), slots: int | None = None, gpus: str | Sequence[int | str] | None = None,
+            threads: int | None = None,
             executor: str | None = None, executor_settings: Path | None = None, from_step: str | None = None,
             until: str | None = None) -> dict[str, Outcome]:
         """Makes what is not made yet.
@@ -70,9 +71,9 @@ class Day:
         from_step: this step and those after it are made again.
         until: no step after this one is made.
 
-        Returns the outcome of each region; that some are not published is no error. What happens is told to the log "norn". Raises UsageError and
-        DataError for what is wrong with the regions, CommunicationError where another one is at work on the day. On Ctrl-C steps write
-        checkpoints, KeyboardInterrupt is raised, and run() goes on later."""
+        Returns the outcome of each region; that some are not published is no error. What happens is told to the log "norn". Raises
+        UsageError and DataError for what is wrong with the regions, CommunicationError where another one is at work on the day. On Ctrl-C
+        steps write checkpoints, KeyboardInterrupt is raised, and run() goes on later."""
         given = {"slots": slots, "gpus": gpus if gpus is None or isinstance(gpus, str) else ",".join(map(str, gpus)), "threads": threads,
                  "executor": executor, "executor-file": executor_settings, "from-step": from_step, "until": until}
         words = ["--regions", os.fspath(self.regions.path), "--day", self.day, *(word for name in only for word in ("--only", name))]

@@ -57,7 +57,8 @@ def _script(comment: str, words: list[str]) -> str:
     return f"#!/bin/sh\n# {comment}\nexec {shlex.join(words)}\n"
 
 
-def export(kind: str, folder: pathlib.Path, regions: Regions, day: Day, plan: Plan, names: list[str], command: list[str], gpus: bool) -> str:
+def export(kind: str, folder: pathlib.Path, regions: Regions, day: Day, plan: Plan, names: list[str], command: list[str],
+           gpus: bool) -> str:
     """Writes the files; how to start it."""
     if kind not in EXPORTS:
         raise UsageError(f"--export {kind}: is no engine; take one of {', '.join(EXPORTS)}")
@@ -88,28 +89,35 @@ def _make(day: Exported) -> str:
 
 
 def _slurm(day: Exported) -> str:
-    lines = ["#!/usr/bin/env bash", f"# Submits the steps of {day.day}. Options go to every sbatch. A step may be repeated, so a job that is preempted is requeued.",
+    lines = ["#!/usr/bin/env bash",
+             f"# Submits the steps of {day.day}. Options go to every sbatch. A step may be repeated, so a job that is preempted is "
+             "requeued.",
              "set -euo pipefail",
-             f"submit() {{ sbatch --parsable --requeue --kill-on-invalid-dep=yes --output {day.folder}/logs/%x.txt --open-mode=append \"$@\" | cut -d';' -f1; }}",
+             f"submit() {{ sbatch --parsable --requeue --kill-on-invalid-dep=yes --output {day.folder}/logs/%x.txt "
+             f"--open-mode=append \"$@\" | cut -d';' -f1; }}",
              "declare -A job"]
     for job in day.jobs:
         waits = [f"--dependency=afterany:{':'.join(f'${{job[{name}]}}' for name in job.before)}"] if job.before else []
         gpu = ["--gres=gpu:1"] if day.gpu(job) else []
         lines += [f"job[{job.name}]=$(submit {' '.join([*waits, '--job-name', job.name, *gpu])} \"$@\" {day.folder}/steps/{job.name}.sh)"]
-    lines += [f"submit --dependency=afterany:{':'.join(f'${{job[{name}]}}' for name in day.last)} --job-name report \"$@\" {day.folder}/report.sh"]
+    lines += [f"submit --dependency=afterany:{':'.join(f'${{job[{name}]}}' for name in day.last)} --job-name report \"$@\" "
+              f"{day.folder}/report.sh"]
     _put(day.folder / "submit.sh", "\n".join(lines) + "\n", program=True)
     return f"{day.folder}/submit.sh --partition NAME"
 
 
 def _dagman(day: Exported) -> str:
     _put(day.folder / "step.sub", "\n".join([
-        "# One step. 75: stopped by the pool, goes on where it was.", "universe = vanilla", f"executable = {day.folder}/$(script)", f"initialdir = {day.folder}",
+        "# One step. 75: stopped by the pool, goes on where it was.", "universe = vanilla", f"executable = {day.folder}/$(script)",
+        f"initialdir = {day.folder}",
         "output = logs/$(job).txt", "error = logs/$(job).txt", "log = logs/events.log", "getenv = True", "should_transfer_files = NO",
-        "on_exit_remove = (ExitBySignal == False) && (ExitCode =!= 75)", "kill_sig = SIGUSR1", "job_max_vacate_time = 120", "request_gpus = $(gpus)",
+        "on_exit_remove = (ExitBySignal == False) && (ExitCode =!= 75)", "kill_sig = SIGUSR1", "job_max_vacate_time = 120",
+        "request_gpus = $(gpus)",
         "request_cpus = 1", "queue"]) + "\n")
     lines = [f"# The steps of {day.day}."]
     for job in day.jobs:
-        lines += [f"# {job.comment}", f"JOB {job.name} {day.folder}/step.sub", f"VARS {job.name} script=\"steps/{job.name}.sh\" job=\"{job.name}\" gpus=\"{int(day.gpu(job))}\"",
+        lines += [f"# {job.comment}", f"JOB {job.name} {day.folder}/step.sub",
+                  f"VARS {job.name} script=\"steps/{job.name}.sh\" job=\"{job.name}\" gpus=\"{int(day.gpu(job))}\"",
                   f"RETRY {job.name} 2 UNLESS-EXIT 2", f"CATEGORY {job.name} {'gpu' if job.step in ON_GPU else 'cpu'}"]
     lines += [f"PARENT {' '.join(job.before)} CHILD {job.name}" for job in day.jobs if job.before]
     lines += ["# At most so many at a time that use a GPU.", "MAXJOBS gpu 4", f"FINAL report {day.folder}/step.sub",

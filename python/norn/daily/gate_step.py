@@ -40,7 +40,8 @@ def make(work: Work, folder: pathlib.Path) -> tuple[list[str], dict]:
     against = _against(work, work.day.outputs("train")["model.nc"])
 
     def evaluate(model: pathlib.Path, table: str, more: list) -> dict[str, dict[int, float]]:
-        work.run("evaluator", ["--model", model, "--data", data / "test.nc", "--top", k, "--per-example", table, "--threads", work.threads, "--quiet",
+        work.run("evaluator", ["--model", model, "--data", data / "test.nc", "--top", k, "--per-example", table, "--threads", work.threads,
+                               "--quiet",
                                *more], folder)
         return _read(folder / table, name)
 
@@ -72,7 +73,8 @@ def _paired(ours: dict[int, float], theirs: dict[int, float]) -> tuple[Any, Any]
 
 def _compare(ours: dict[int, float], theirs: dict[int, float]) -> dict[str, float]:
     new, old = _paired(ours, theirs)
-    return {"mean": round(float(old.mean()), 9), "ratio": _number(bootstrap.ratio(new, old)), "bound": _number(bootstrap.lower_bound(new, old))}
+    return {"mean": round(float(old.mean()), 9), "ratio": _number(bootstrap.ratio(new, old)),
+            "bound": _number(bootstrap.lower_bound(new, old))}
 
 
 def _number(value: float) -> float:

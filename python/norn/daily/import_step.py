@@ -44,8 +44,8 @@ def texts_of(work: Work) -> list[pathlib.Path]:
         return [newest]
     earlier = days_before(work.region.text, work.day.day.day, work.regions.history)
     if not earlier:
-        raise RegionError(f"{newest}: is the first day of region \"{work.region.name}\"; with HeldOut \"newest\" there is something to train on from the "
-                          f"second day on")
+        raise RegionError(f"{newest}: is the first day of region \"{work.region.name}\"; with HeldOut \"newest\" there is something to "
+                          f"train on from the second day on")
     return [*earlier, newest]
 
 
@@ -80,7 +80,8 @@ def make(work: Work, folder: pathlib.Path) -> tuple[list[str], dict]:
         outputs += ["fit.nc", "validation.nc"] if work.region.trials else []
     elif work.regions.held_out != NEWEST:
         # By pair: what is held out today was held out of the model in service, too.
-        _importer(work, folder, ["--input", texts[0], "--output", "data.nc", "--split", work.regions.held_out, "--split-by", "pair", *merge])
+        _importer(work, folder, ["--input", texts[0], "--output", "data.nc", "--split", work.regions.held_out, "--split-by", "pair",
+                                 *merge])
         _take(folder, train="train.nc", test="test.nc")
     else:
         _import_days(work, folder, texts, merge)

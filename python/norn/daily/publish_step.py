@@ -30,9 +30,11 @@ def make(work: Work, folder: pathlib.Path) -> tuple[list[str], dict]:
             raise HeldBack(f"the model of a later day is in service: {current['id']}")
         # A gate that was held against another model than the one in service says nothing.
         if current is not None and current["id"] not in (name, verdict["against"]):
-            raise HeldBack(f"{current['id']} came into service after the gate was held against {verdict['against']}; run the same command again")
+            raise HeldBack(f"{current['id']} came into service after the gate was held against {verdict['against']}; run the same command "
+                           "again")
         previous = current["previous"] if current is not None and current["id"] == name else (current or {}).get("id")
-        record = {"id": name, "region": work.region.name, "day": day, "model": made["model"], "against": verdict["against"], "previous": previous}
+        record = {"id": name, "region": work.region.name, "day": day, "model": made["model"], "against": verdict["against"],
+                  "previous": previous}
         service.put(name, {"model.nc": work.day.made("train") / "model.nc", "net.json": work.day.made("train") / "net.json",
                            "run.json": work.day.made("train") / "run/run.json", "features.txt": work.day.made("import") / "features.txt",
                            "gate.json": work.day.made("gate") / "gate.json"}, record)

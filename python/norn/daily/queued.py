@@ -40,8 +40,8 @@ def pools_of(wish: argparse.Namespace) -> dict[bool, Pool]:
     def warn(text: str) -> None:
         print(f"{called_as('daily')}: {text}", file=sys.stderr, flush=True)
     if wish.gpus:
-        raise UsageError(f"--gpus: are those of this machine; give Gpus, how many a step and a trial have, in a file for --executor {wish.executor} "
-                         f"(--executor-file)")
+        raise UsageError("--gpus: are those of this machine; give Gpus, how many a step and a trial have, in a file for --executor "
+                         f"{wish.executor} (--executor-file)")
     text = JsonText(wish.executor_file) if wish.executor_file else None
     pools = {}
     for on_gpu in (True, False):

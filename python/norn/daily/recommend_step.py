@@ -18,7 +18,8 @@ _TABLES = (".csv", ".tsv")
 def _requests(work: Work) -> pathlib.Path:
     path = day_pattern(work.region.requests, work.day.day.day)
     if not path.is_file():
-        raise RegionError(f"{path}: there are no requests of region \"{work.region.name}\"; put the file there, then run the same command again")
+        raise RegionError(f"{path}: there are no requests of region \"{work.region.name}\"; put the file there, then run the same command "
+                          "again")
     return path
 
 
@@ -37,7 +38,8 @@ def make(work: Work, folder: pathlib.Path) -> tuple[list[str], dict]:
     for part, count in _shards(_requests(work), folder, rules["PartLines"]):
         name = f"part-{len(parts):05d}.txt"
         if not (folder / name).exists():
-            work.run("predictor", ["--model", service.folder / asked["id"] / "model.nc", "--requests", part, "--output", name, "--top", rules["Top"],
+            work.run("predictor", ["--model", service.folder / asked["id"] / "model.nc", "--requests", part, "--output", name, "--top",
+                                   rules["Top"],
                                    "--exclude-seen", "--threads", work.threads, "--quiet", *rules["Options"]], folder)
         parts.append(name)
         lines += count

@@ -60,7 +60,8 @@ ALL = {
     "$schema": _text(), **PLACES, "Name": _text(), "Objective": _OBJECTIVE._replace(default="ndcg@20"), "Days": _text("days"),
     "Serving": _text("serving"), "Keep": _whole(2, 7), "History": _whole(1, 30),
     "HeldOut": Key(lambda v: v == NEWEST or (isinstance(v, str) and any(rule.fullmatch(v) for rule in (_RATIO, _DAYS))),
-                   "\"newest\", days of the text such as \"days:1\", or a ratio for training and test such as \"ratio:0.9/0.1\"", "ratio:0.9/0.1"),
+                   "\"newest\", days of the text such as \"days:1\", or a ratio for training and test such as \"ratio:0.9/0.1\"",
+                   "ratio:0.9/0.1"),
     "Tune": _block(), "Train": _block(), "Gate": _block(), "Recommend": _block(), "Regions": _block()}
 TUNE = {
     "Trials": _whole(1, 20), "Every": _whole(1, 1), "Waves": _whole(1, 3),
@@ -71,7 +72,8 @@ TRAIN = {"Options": _words(), "Launch": _words()}
 GATE = {
     "Metric": _OBJECTIVE, "MinRatio": Key(lambda v: _is_number(v) and 0 < v <= 2, "a number above 0 and up to 2", 0.98),
     "MinExamples": _whole(1, 1000),
-    "Floor": Key(lambda v: v is None or v == POPULARITY or (_is_number(v) and 0 <= v < 1), "\"popularity\", a number from 0 to 1, or null", POPULARITY)}
+    "Floor": Key(lambda v: v is None or v == POPULARITY or (_is_number(v) and 0 <= v < 1), "\"popularity\", a number from 0 to 1, or null",
+                 POPULARITY)}
 RECOMMEND = {"Top": _whole(1, 20), "PartLines": _whole(1, 1_000_000), "Options": _words()}
 BLOCKS = {"Tune": TUNE, "Train": TRAIN, "Gate": GATE, "Recommend": RECOMMEND}
 
@@ -140,7 +142,8 @@ class Regions:
         names: which."""
         for name in names:
             if name not in self.regions:
-                raise UsageError(f"{self.document.path}: has no region \"{name}\".{did_you_mean(name, self.regions)} It has: {', '.join(self.regions)}")
+                raise UsageError(f"{self.document.path}: has no region \"{name}\".{did_you_mean(name, self.regions)} It has: "
+                                 f"{', '.join(self.regions)}")
         return list(dict.fromkeys(names))
 
     def _wrong(self, key: str, what: str) -> UsageError:
@@ -149,7 +152,8 @@ class Regions:
     def _block(self, found: dict, keys: dict[str, Key], where: str) -> dict[str, Any]:
         for key, value in found.items():
             if key not in keys:
-                raise self._wrong(key, f"is no key{f' of {where}' if where else ''}.{did_you_mean(key, keys)} Expected one of {', '.join(keys)}")
+                raise self._wrong(key,
+                                  f"is no key{f' of {where}' if where else ''}.{did_you_mean(key, keys)} Expected one of {', '.join(keys)}")
             if not keys[key].fits(value):
                 raise self._wrong(key, f"holds {_shown(value)}; expected {keys[key].expected}")
         return {key: found.get(key, one.default) for key, one in keys.items()}
@@ -160,7 +164,8 @@ class Regions:
         seen: dict[str, str] = {}
         for name in regions:
             if not _is_folder_name(name):
-                raise self._wrong(name, "is no name of a region: it becomes the name of a folder, so it has no slash, no control characters, no "
+                raise self._wrong(name,
+                                  "is no name of a region: it becomes the name of a folder, so it has no slash, no control characters, no "
                                         "dot, blank or brace at an end, and at most 200 bytes")
             same = seen.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
             if same != name:
@@ -173,7 +178,8 @@ class Regions:
         return pathlib.Path(os.path.abspath(self.path.parent / text))
 
     def _region(self, name: str, own: dict, every: dict) -> Region:
-        mine = {**{key: every[key] for key in PLACES}, **{k: v for k, v in self._block(own, REGION, f"region \"{name}\"").items() if k in own}}
+        mine = {**{key: every[key] for key in PLACES},
+                **{k: v for k, v in self._block(own, REGION, f"region \"{name}\"").items() if k in own}}
         for key in ("Text", "Model"):
             if not mine[key]:
                 raise self._wrong(name, f"has no {key}; give it there, or for all regions at the top")

@@ -100,7 +100,8 @@ class Runner:
         if outcome is None and self._tries[node] < TRIES:
             return True
         self._failed.add(node.region)
-        why = outcome["message"] if outcome else f"it was killed {TRIES} times, or is at fault: {self.executor.output(node)} has what it said"
+        fault = f"it was killed {TRIES} times, or is at fault: {self.executor.output(node)} has what it said"
+        why = outcome["message"] if outcome else fault
         print(f"{called_as('daily')}: {node.region}: {node.step}: {why}", file=sys.stderr, flush=True)
         return False
 
@@ -125,4 +126,5 @@ def hold(day: Day, stop: Any) -> Lock:
         write_json(owner, {"host": socket.gethostname(), "pid": os.getpid()})
         return lock
     known = read_json(owner) if owner.exists() else {"pid": "unknown", "host": "this host"}
-    raise CommunicationError(f"{day.folder}: another daily is at work on this day, process {known['pid']} on {known['host']}; wait for it, or stop it")
+    raise CommunicationError(f"{day.folder}: another daily is at work on this day, process {known['pid']} on {known['host']}; wait for it, "
+                             "or stop it")

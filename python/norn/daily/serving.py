@@ -34,8 +34,8 @@ def _copy(source: pathlib.Path, target: pathlib.Path) -> None:
             new.flush()
             os.fsync(new.fileno())
     except OSError as error:
-        raise DataError(f"{error.filename or target}: {error.strerror}; make room or mend it, then run the same command again: what is in service stays "
-                        f"until then") from error
+        raise DataError(f"{error.filename or target}: {error.strerror}; make room or mend it, then run the same command again: what is in "
+                        f"service stays until then") from error
 
 
 class Service:
@@ -62,7 +62,8 @@ class Service:
     def record(self, name: str) -> dict:
         path = self.folder / name / RECORD
         if not path.exists():
-            raise RegionError(f"{path}: is missing, and {self.folder / CURRENT} names its folder; restore it, or point the link at another model")
+            raise RegionError(f"{path}: is missing, and {self.folder / CURRENT} names its folder; restore it, or point the link at another "
+                              "model")
         return read_json(path)
 
     def is_withdrawn(self, name: str) -> bool:

@@ -67,7 +67,8 @@ class Local:
 
     def start(self, node: Node, words: list[str], slot: Slot) -> None:
         with open(self._output, "ab") as output:
-            process = subprocess.Popen([*words, *slot.words], start_new_session=True, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+            process = subprocess.Popen([*words, *slot.words], start_new_session=True, stdin=subprocess.DEVNULL, stdout=output,
+                                       stderr=output)
         self._started[node] = slot, process
 
     def ended(self) -> dict[Node, bool]:

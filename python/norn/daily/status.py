@@ -12,7 +12,8 @@ PUBLISHED, OPEN = "published", "open"  # states of a region, beside the outcomes
 
 def steps_of(regions: Regions, region: Region) -> list[str]:
     """In their order."""
-    return ["import", *(["tune"] if region.trials else []), "train", "gate", "publish", *(["recommend"] if regions.recommend is not None else [])]
+    return ["import", *(["tune"] if region.trials else []), "train", "gate", "publish",
+            *(["recommend"] if regions.recommend is not None else [])]
 
 
 class State(NamedTuple):

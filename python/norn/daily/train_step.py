@@ -33,7 +33,8 @@ def make(work: Work, folder: pathlib.Path) -> tuple[list[str], dict]:
         network = JsonText(work.region.model).value
     write_json(folder / "net.json", network)
     rules = work.regions.train
-    work.run("trainer", ["-c", "net.json", "-i", work.day.made("import") / "train.nc", "-n", "model.nc", "--run-dir", "run", "--resume", "--keep", 1,
+    work.run("trainer", ["-c", "net.json", "-i", work.day.made("import") / "train.nc", "-n", "model.nc", "--run-dir", "run", "--resume",
+                         "--keep", 1,
                          "--threads", work.threads, *epochs, *rules["Options"]], folder, rules["Launch"])
     result = read_json(folder / "run/run.json")["result"]
     return ["model.nc", "run/run.json"], {"epochs": result["epochs"], "checksum": result["checksum"]}

@@ -71,7 +71,8 @@ def _search(work: Work, folder: pathlib.Path) -> None:
     if asked["hours"]:
         words += ["--gpu-hours", asked["hours"]]
     if not (folder / "study/study.json").exists():
-        words += ["--clock", CLOCK, "-c", work.region.model, "--space", work.region.space, "-i", data / _files(asked["data"])[0], "--objective", work.regions.objective]
+        words += ["--clock", CLOCK, "-c", work.region.model, "--space", work.region.space, "-i", data / _files(asked["data"])[0],
+                  "--objective", work.regions.objective]
         words += [word for source in _sources(work) for word in ("--from", source)]
     words += rules["Options"]
     if not (folder / "study/study.json").exists():
@@ -93,7 +94,8 @@ def _sources(work: Work) -> list[pathlib.Path]:
 def _is_alike(work: Work, study: pathlib.Path) -> bool:
     identity = read_json(study / "study.json")
     told = [event for event in read_events(study / "journal.jsonl")[0] if event["event"] == "tell" and event["state"] != "infeasible"]
-    return (identity["space_digest"] == checksum(work.region.space)[:16] and identity["objective"].casefold() == work.regions.objective.casefold()
+    return (identity["space_digest"] == checksum(work.region.space)[:16]
+            and identity["objective"].casefold() == work.regions.objective.casefold()
             and len(told) >= LEAST_RESULTS and any(event["value"] is not None for event in told))
 
 

@@ -125,7 +125,8 @@ def floor_html(plan, step_seconds):
         share = value / whole
         stack.append(f'<i class="c{i % 8}" style="width:{100 * share:.3f}%" title="{html.escape(name)}: {100 * share:.1f} %"></i>')
         rows.append(f'<tr><td><span class="swatch c{i % 8}"></span>{html.escape(name)}</td><td class="number">{seconds(value)}</td>'
-                    f'<td class="number">{100 * value / step_seconds:.1f} %</td><td class="number">{count(round(edge["flop"]), "FLOP")}</td>'
+                    f'<td class="number">{100 * value / step_seconds:.1f} %</td><td '
+                    f'class="number">{count(round(edge["flop"]), "FLOP")}</td>'
                     f'<td class="number">{count(round(edge["bytes"]), "B")}</td></tr>')
     floor = sum(value for _, value, _ in parts)
     return (f'<div class="card wide" id="floor"><div class="chart-head"><h3>A step takes {seconds(step_seconds)}; its floor is '
@@ -133,4 +134,5 @@ def floor_html(plan, step_seconds):
             '<table><tr><th>weights between</th><th class="number">floor</th><th class="number">share of the step</th>'
             '<th class="number">work</th><th class="number">memory</th></tr>' + "".join(rows) + "</table>"
             '<p class="note">The floor is what products, rows and updates need at rates that were measured on this machine when the '
-            "run began. The rest of the step is element-wise work, waiting for data and other ranks, and what could still be won.</p></div>")
+            "run began. The rest of the step is element-wise work, waiting for data and other ranks, and what could still be "
+            "won.</p></div>")

@@ -48,7 +48,8 @@ def recommendations(run, wish):
 def predict(wish, model, requests):
     indexes = [*(("-i", str(wish.input_features or wish.features)) if wish.input_features or wish.features else ()),
                *(("-o", str(wish.features)) if wish.features else ())]
-    command = [str(path_of("predictor", wish.predictor, "`predictor`")), "-n", str(model), "-r", str(requests), "--request-format", "csv", "--request-header", "no",
+    command = [str(path_of("predictor", wish.predictor, "`predictor`")), "-n", str(model), "-r", str(requests), "--request-format", "csv",
+               "--request-header", "no",
                *indexes, "--exclude-seen", "-k", str(wish.top), "-s", "-", "--format", "tsv", "-p", ".6g", "--device", "cpu",
                "--quiet"]
     try:

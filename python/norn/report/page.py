@@ -188,7 +188,8 @@ def whole_page(title, body, blocks, styles, scripts):
     style = "".join(path.read_text(encoding="utf-8") for path in styles)
     script = "".join(f"<script>{path.read_text(encoding='utf-8')}</script>" for path in scripts)
     return (f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, '
-            f'initial-scale=1"><title>{escaped(title)}</title><style>{style}</style></head><body><main>{body}</main>{data}{script}</body></html>\n')
+            f'initial-scale=1"><title>{escaped(title)}</title><style>{style}</style></head><body><main>{body}</main>{data}{script}'
+            '</body></html>\n')
 
 
 def make_page(runs, title, examples):

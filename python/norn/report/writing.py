@@ -2,6 +2,7 @@
 """Writes the page of runs."""
 from __future__ import annotations
 
+import os
 import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,21 +18,22 @@ if TYPE_CHECKING:
     from .._types import Path
 
 
-def write(folders: Path | Sequence[Path], path: Path | None = None, *, title: str | None = None, examples: int = 0, features: Path | None = None,
+def write(folders: Path | Sequence[Path], path: Path | None = None, *, title: str | None = None, examples: int = 0,
+          features: Path | None = None,
           input_features: Path | None = None, requests: Path | None = None, model: Path | None = None, top: int = 8,
           predictor: Path | None = None) -> pathlib.Path:
-    """Makes a page of what trainings recorded (`run_folder`, `trainer --run-dir`): curves, network, where a step's time goes, settings. One file
-    that needs neither a network nor a server. Its path is returned.
+    """Makes a page of what trainings recorded (`run_folder`, `trainer --run-dir`): curves, network, where a step's time goes, settings. One
+    file that needs neither a network nor a server. Its path is returned.
 
     folders: of one run, or of several that are compared.
     path: where the page goes; by default report.html in the first folder.
     title: of the page; by default the folder's name.
-    examples: so many examples of the run's data get recommendations by name, from the program predictor. `features` and `input_features` are
-        indexes, label<TAB>number, for models without labels; `requests` is a text, example<TAB>feature:feature:..., to take the examples from;
-        `model` a model other than the run's; `top` how many units each example gets; `predictor` the program.
+    examples: so many examples of the run's data get recommendations by name, from the program predictor. `features` and `input_features`
+        are indexes, label<TAB>number, for models without labels; `requests` is a text, example<TAB>feature:feature:..., to take the
+        examples from; `model` a model other than the run's; `top` how many units each example gets; `predictor` the program.
 
     Raises DataError for a folder without a run, and for a page that cannot be written."""
-    given = [pathlib.Path(one) for one in ([folders] if isinstance(folders, str) or hasattr(folders, "__fspath__") else folders)]  # type: ignore[arg-type, union-attr]
+    given = [pathlib.Path(one) for one in ([folders] if isinstance(folders, (str, os.PathLike)) else folders)]
     wish = Wish(count("examples", examples, 0), features, input_features, requests, model, count("top", top), predictor)
     if not given:
         raise UsageError("`folders`: none is given; give the folder of a run")

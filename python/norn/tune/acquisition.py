@@ -26,7 +26,8 @@ ROUNDS = (0.2, 0.1, 0.05, 0.02, 0.01, 0.004)
 
 def targets(values: np.ndarray, ranks: bool = False, least: float = 0.0) -> np.ndarray:
     """Values (larger is better, nan is worst) with mean 0 and variance 1. Where some failed or many are far below the others, or
-    where `ranks` says so, what is below the median counts by its rank (Song and others, The Vizier Gaussian process bandit algorithm, 2024)."""
+    where `ranks` says so, what is below the median counts by its rank (Song and others, The Vizier Gaussian process bandit algorithm,
+    2024)."""
     if not len(values):
         return np.zeros(0)
     values = ranked(values, ranks)
@@ -164,7 +165,8 @@ def modelled(space: Space, rows: np.ndarray, values: np.ndarray, pending: np.nda
     return Model(process, expected, process.mean(known) + expected(known), scale or 1.0)
 
 
-def model_row(space: Space, rows: np.ndarray, values: np.ndarray, pending: np.ndarray, seed: int, number: int, prior=NoPrior()) -> np.ndarray:
+def model_row(space: Space, rows: np.ndarray, values: np.ndarray, pending: np.ndarray, seed: int, number: int,
+              prior=NoPrior()) -> np.ndarray:
     """The row that promises most. `rows` [n x dimensions] have the `values` [n] (larger is better, nan failed); those of `pending`
     [m x dimensions] are being trained; `number` is that of the proposal, which draws by it."""
     draws = Draws(seed, PROPOSAL, number)

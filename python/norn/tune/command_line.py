@@ -87,10 +87,11 @@ def _open(folder: pathlib.Path, wish: argparse.Namespace, handed: list[str]) -> 
     study = Study.open(folder)
     study.refuse_other(wish)
     if handed and handed != study.identity["options"]:
-        raise UsageError(f"-- {' '.join(handed)}: the study {folder} was begun with {' '.join(study.identity['options']) or 'none'}; leave them out, "
-                         f"or begin another study")
+        raise UsageError(f"-- {' '.join(handed)}: the study {folder} was begun with {' '.join(study.identity['options']) or 'none'}; leave "
+                         f"them out, or begin another study")
     if wish.sources:
-        raise UsageError(f"--from: the study {folder} has begun, and what it may know is fixed; leave the option out, or begin another study")
+        raise UsageError(f"--from: the study {folder} has begun, and what it may know is fixed; leave the option out, or begin another "
+                         "study")
     return study
 
 
@@ -163,8 +164,8 @@ def _note_budget(wish: argparse.Namespace, facts: Facts, pool: Pool) -> None:
     names = {"trials": "--trials", "epochs": "--epoch-budget", "seconds": "--gpu-hours (in seconds)"}
     for key, name in names.items():
         if given[key] is not None and before.get(key) is not None and given[key] < before[key]:
-            raise UsageError(f"{name} {given[key]:g}: the study has {before[key]:g} already; a budget may be raised, not lowered: a study that "
-                             f"runs is stopped by control-C, and --best gives what it has found")
+            raise UsageError(f"{name} {given[key]:g}: the study has {before[key]:g} already; a budget may be raised, not lowered: a study "
+                             f"that runs is stopped by control-C, and --best gives what it has found")
     budget = {key: value if value is not None else before.get(key) for key, value in given.items()}
     endless = all(budget[key] is None for key in STAGE) and wish.hours is None
     if endless and not facts.stages:
@@ -178,7 +179,8 @@ def _note_budget(wish: argparse.Namespace, facts: Facts, pool: Pool) -> None:
 
 
 def _about(pool: Pool, wish: argparse.Namespace) -> dict[str, Any]:
-    return {"pid": os.getpid(), "host": os.uname().nodename, "executor": pool.settings.executor, "places": len(pool.places), "running": wish.running}
+    return {"pid": os.getpid(), "host": os.uname().nodename, "executor": pool.settings.executor, "places": len(pool.places),
+            "running": wish.running}
 
 
 def _dry_run(wish: argparse.Namespace, trainer_path: pathlib.Path, handed: list[str], pool: Pool) -> int:

@@ -199,7 +199,8 @@ class Coordinator:
                 return wanted
 
     def _take(self, training: Training, epoch: int) -> bool:
-        """What came of the same training before counts as if it were trained now. No place is needed, and no time but the planned one passes."""
+        """What came of the same training before counts as if it were trained now. No place is needed, and no time but the planned one
+        passes."""
         if self.known is None or epoch in self.facts.checksums.get(training, {}):  # it is known, and trained for its model
             return False
         key = self._key(training, epoch, self.known.made if self.pool.is_here else self.facts.made)
@@ -270,7 +271,8 @@ class Coordinator:
             self._write_network(training, self.study.network_of(self.facts.decided["propose"][training.trial]["settings"]))
         # First: an earlier attempt that comes to its turn only now ends.
         write_json(folder / trial.ATTEMPT, {"attempt": attempt, "until": epoch, **self.pool.members(place),
-                                            "command": self.trainer.command(epoch, training.seed, self.threads)}, indent=None, lasting=False)
+                                            "command": self.trainer.command(epoch, training.seed, self.threads)}, indent=None,
+                                            lasting=False)
         self.facts.note("submit", {**training.members, "attempt": attempt, "until": epoch, "place": place.name})
         self._runs(training, self._attempt(training, attempt, place))
         self._waited = SHORTEST_WAIT
@@ -337,7 +339,8 @@ class Coordinator:
         if code == 0:
             self._trained(training, values, result)
         elif code == DivergenceError.exit_code:
-            self.facts.note("broken", {**training.members, "state": DIVERGED, "why": said, "seconds": seconds, **self._made(training, result)})
+            self.facts.note("broken", {**training.members, "state": DIVERGED, "why": said, "seconds": seconds,
+                                       **self._made(training, result)})
         elif code == DeviceError.exit_code:
             self.facts.note("broken", {**training.members, "state": INFEASIBLE, "why": said, "seconds": seconds})
         elif code in (2, 3):
@@ -354,13 +357,15 @@ class Coordinator:
             raise
         until = self.facts.open[training]["until"]
         if best_until(values, until) is None:
-            raise UsageError(f"trials/{training.folder}: nothing was validated up to epoch {until}; give a smaller --validate-every, or later --rungs")
+            raise UsageError(f"trials/{training.folder}: nothing was validated up to epoch {until}; give a smaller --validate-every, or "
+                             "later --rungs")
         self.facts.note("value", {**training.members, "attempt": result["attempt"], "values": {str(epoch): value for epoch, value in
                         sorted({**values, until: values.get(until, best_until(values, until))}.items())},
                         "checksum": result["checksum"], "seconds": result["seconds"], **self._made(training, result)})
 
     def _lost(self, training: Training, code: int, why: str, seconds: float, counts: bool = True) -> None:
-        members = {**training.members, "attempt": self.facts.attempts[training], "code": code, "why": why, "seconds": seconds, "counts": counts}
+        members = {**training.members, "attempt": self.facts.attempts[training], "code": code, "why": why, "seconds": seconds,
+                   "counts": counts}
         again = not counts or self.facts.tries_left(training, code)
         self.facts.note("lost", members)
         if not again:

@@ -39,8 +39,8 @@ def check_corners(study: Study, trainer: Trainer, space_file: str) -> list[tuple
         more = [f"{space_file}: and {len(wrong) - MOST_TOLD} more"] if len(wrong) > MOST_TOLD else []
         raise UsageError("\n".join([*list(wrong)[:MOST_TOLD], *more]))
     if not any(price.fits for _, price in found):
-        raise DeviceError(f"{space_file}: none of {len(found)} corners of the space fits into the memory of the planned machine; give smaller networks, "
-                          f"or another --machine")
+        raise DeviceError(f"{space_file}: none of {len(found)} corners of the space fits into the memory of the planned machine; give "
+                          f"smaller networks, or another --machine")
     return found
 
 

@@ -47,7 +47,8 @@ def split(path: str, names: list[str]) -> tuple[str | None, list[str]]:
     fitting = [name for name in names if name and rest.casefold().startswith(name.casefold() + ".")]
     if not fitting:
         asked = parts[1] if len(parts) > 1 else ""
-        raise PathError(f"the descriptor has no layer \"{asked}\".{did_you_mean(asked, names)} It has: {', '.join(names)}" if asked and len(parts) > 2
+        raise PathError(f"the descriptor has no layer \"{asked}\".{did_you_mean(asked, names)} It has: {', '.join(names)}"
+                        if asked and len(parts) > 2
                         else "names no key of a layer; write Layers.NAME.KEY")
     name = max(fitting, key=len)
     keys = rest[len(name) + 1:].split(".")

@@ -146,7 +146,8 @@ class Listed(Dimension):
         same = self._places.get(json.dumps(value, sort_keys=True))
         if same is not None:
             return same
-        return next((i for i, found in enumerate(self.values) if found == value and isinstance(found, bool) == isinstance(value, bool)), None)
+        return next((i for i, found in enumerate(self.values) if found == value and isinstance(found, bool) == isinstance(value, bool)),
+                    None)
 
 
 class Ordered(Listed):

@@ -136,8 +136,9 @@ class Facts:
         epoch = self.differing(training, values)
         if epoch is not None:
             origin = next((f" ({origin_text(one)})" for at, one in sorted(self.taken.get(training, {}).items()) if at >= epoch), "")
-            raise Error(f"trials/{training.folder}: epoch {epoch} gave {self.values[training][epoch]!r} before{origin} and gives {values[epoch]!r} now; "
-                        f"the same training must give the same: check the hardware (trainer --doctor, --verify), and that the program is the same build")
+            raise Error(f"trials/{training.folder}: epoch {epoch} gave {self.values[training][epoch]!r} before{origin} and gives "
+                        f"{values[epoch]!r} now; the same training must give the same: check the hardware (trainer --doctor, --verify), "
+                        "and that the program is the same build")
 
     def origin(self, training: Training, epoch: int) -> dict | None:
         """Where what came of it by that epoch was taken from; None: it was trained here."""
@@ -159,9 +160,9 @@ class Facts:
             return True
         if self.decided[kind][at] != members:
             differing = next(key for key in {**members, **self.decided[kind][at]} if members.get(key) != self.decided[kind][at].get(key))
-            raise DataError(f"{self.journal.path}: {kind} {at + 1} has {differing} {self.decided[kind][at].get(differing)!r}, and from what stands "
-                            f"before it follows {members.get(differing)!r}; the file was changed, or another version wrote it: restore it "
-                            f"from a copy, or begin another study (--from takes what this one knows)")
+            raise DataError(f"{self.journal.path}: {kind} {at + 1} has {differing} {self.decided[kind][at].get(differing)!r}, and from "
+                            f"what stands before it follows {members.get(differing)!r}; the file was changed, or another version wrote it: "
+                            f"restore it from a copy, or begin another study (--from takes what this one knows)")
         return False
 
     def best_value(self, training: Training, epoch: int) -> float | None:

@@ -87,8 +87,8 @@ class Finish:
         ranked = self.ranked(search)
         if not ranked:
             states = [one.state for one in search.finished]
-            raise DataError(f"{self.study.folder}: none of {len(states)} trials came to its end ({_counted(states)}); --status says why, and a "
-                            f"smaller rate or a smaller network may help")
+            raise DataError(f"{self.study.folder}: none of {len(states)} trials came to its end ({_counted(states)}); --status says why, "
+                            f"and a smaller rate or a smaller network may help")
         winner, table = self._winner(search), self._table(search)
         self._write(winner["trial"])
         for one in ranked[:self.best]:

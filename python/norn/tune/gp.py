@@ -78,7 +78,8 @@ class GaussianProcess:
         loss = 0.5 * float(self.targets @ weights) + float(np.log(np.diag(lower)).sum())
         slope = 0.5 * (inverted - np.outer(weights, weights))
         gradient = np.empty_like(hyper)
-        gradient[:width] = np.einsum("ij,ijk->k", slope * amplitude * (5.0 / 3.0) * (1.0 + ROOT5 * distance) * fall, self._squared) * inverse
+        gradient[:width] = np.einsum("ij,ijk->k", slope * amplitude * (5.0 / 3.0) * (1.0 + ROOT5 * distance) * fall,
+                                     self._squared) * inverse
         gradient[width] = float((slope * shape).sum()) * amplitude
         gradient[width + 1] = float(np.trace(slope)) * noise
         return self._with_priors(loss, gradient, hyper)

@@ -45,7 +45,8 @@ _MEMBERS = {
     **dict.fromkeys(("epoch_seconds", "seconds"), _number),
     **dict.fromkeys(("state", "place", "why", "decision", "from", "key", "made"), lambda x: isinstance(x, str)),
     **dict.fromkeys(("budget", "settings", "taken"), lambda x: isinstance(x, dict)),
-    "running": lambda x: isinstance(x, dict) and all(value is None or type(value) is (int if key == "workers" else str) for key, value in x.items()),
+    "running": lambda x: isinstance(x, dict) and all(value is None or type(value) is (int if key == "workers" else str)
+                                                     for key, value in x.items()),
     **dict.fromkeys(("fits", "counts"), lambda x: isinstance(x, bool)),
     "value": lambda x: x is None or _number(x),
     "values": lambda x: isinstance(x, dict) and all(epoch.isdecimal() and _number(value) for epoch, value in x.items()),
@@ -85,8 +86,9 @@ def parse_event(line: bytes, path: pathlib.Path, number: int) -> dict:
                         f"or remove this line and all that follow, and the study goes on from there")
     strange = [key for key, value in event.items() if key in _MEMBERS and not _MEMBERS[key](value)]
     if strange:
-        raise DataError(f"{path}:{number}: \"{strange[0]}\" of the event \"{event['event']}\" is {json.dumps(event[strange[0]])[:60]}; something else "
-                        f"has changed it: restore the journal from a copy, or remove this line and all that follow, and the study goes on from there")
+        raise DataError(f"{path}:{number}: \"{strange[0]}\" of the event \"{event['event']}\" is {json.dumps(event[strange[0]])[:60]}; "
+                        "something else has changed it: restore the journal from a copy, or remove this line and all that follow, and the "
+                        "study goes on from there")
     return event
 
 
@@ -153,8 +155,10 @@ class Journal:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise DataError(f"{self.path}: cannot be locked: {error.strerror}; put the study on a file system that has locks") from error
-            raise CommunicationError(f"{self.path}: another tuner is at work on this study{holder or ''}; wait for it, or stop it") from error
+                raise DataError(f"{self.path}: cannot be locked: {error.strerror}; put the study on a file system that has "
+                                "locks") from error
+            raise CommunicationError(f"{self.path}: another tuner is at work on this study{holder or ''}; wait for it, or "
+                                     "stop it") from error
         # Locks may not reach other hosts over a network file system; the lease does.
         if holder and socket.gethostname() not in holder and self._lease_age() < LEASE_SECONDS:
             raise CommunicationError(f"{self._lease}: another tuner is at work on this study{holder}; wait for it, stop it, or wait "
@@ -191,7 +195,8 @@ class Journal:
             pass  # a full disk; the lock of this host stands
 
     def append(self, event: str, members: dict[str, Any]) -> dict:
-        """The event outlives this process when this returns, and the machine after the next sync(); after an error nothing of it is there."""
+        """The event outlives this process when this returns, and the machine after the next sync(); after an error nothing of it is
+        there."""
         now = datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         written = {"n": len(self.events) + 1, "event": event, "time": now, **members}
         line = (_ENCODER.encode(written) + "\n").encode()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trainings that were made before, in this study or in another one beside it: the same descriptor, data, program, device, precision and epochs
-give the same bits, so what came of them is known without training again.
+"""Trainings that were made before, in this study or in another one beside it: the same descriptor, data, program, device, precision and
+epochs give the same bits, so what came of them is known without training again.
 
-The journals of the studies are the only list of them. An outcome carries the key of what it came from; who looks for one reads what has been
-appended since the last look. A journal that is removed takes its outcomes with it, and nothing else: what was taken stands in the journal of
-the study that took it."""
+The journals of the studies are the only list of them. An outcome carries the key of what it came from; who looks for one reads what has
+been appended since the last look. A journal that is removed takes its outcomes with it, and nothing else: what was taken stands in the
+journal of the study that took it."""
 import copy
 import hashlib
 import json
@@ -119,8 +119,8 @@ class Known:
         """Somebody's hardware was at fault, or a journal was changed: nobody is believed."""
         if key not in self._doubted:
             self._doubted.add(key)
-            self._warn(f"warning: {one} and {origin_text(other.origin)} are the same training and came to something else, so it is made again: check the "
-                       f"hardware (trainer --doctor, --verify)")
+            self._warn(f"warning: {one} and {origin_text(other.origin)} are the same training and came to something else, so it is made "
+                       f"again: check the hardware (trainer --doctor, --verify)")
 
     def _look(self) -> None:
         journals = [self._own]
@@ -138,8 +138,8 @@ class Known:
 
 
 def content_of(study: Study, settings: dict[str, Any], seed: int | None, made: list[str]) -> str:
-    """A digest of all that the bits of a training follow from, but for its epochs. The seed stands apart: it may come from the descriptor, from
-    --seed or from the trainer."""
+    """A digest of all that the bits of a training follow from, but for its epochs. The seed stands apart: it may come from the descriptor,
+    from --seed or from the trainer."""
     network = copy.deepcopy(study.network_of(settings))
     training = descriptor.get(network, "Training", {})
     own = training.pop(descriptor.key_in(training, "Seed"), study.identity["made_of"]["seed"])

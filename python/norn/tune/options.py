@@ -57,7 +57,8 @@ def _positive(text: str) -> float:
 
 def parser_of(description: str) -> argparse.ArgumentParser:
     """Of the words before --; those behind it are the trainer's."""
-    parser = Parser(prog=called_as("tuner"), description=as_called("tuner", description), epilog=exit_codes_text((0, 1, 2, 3, 4, 5, 75)), allow_abbrev=False,
+    parser = Parser(prog=called_as("tuner"), description=as_called("tuner", description), epilog=exit_codes_text((0, 1, 2, 3, 4, 5, 75)),
+                    allow_abbrev=False,
                     formatter_class=argparse.RawDescriptionHelpFormatter)
     _add_study(parser.add_argument_group("study"))
     _add_search(parser.add_argument_group("search (fixed when the study begins)"))
@@ -79,22 +80,25 @@ def _add_study(group) -> None:
     add("--objective", metavar="METRIC",
         help="loss, or a metric with its K [the descriptor's EarlyStop or KeepBest, else ndcg@20]")
     add("--repeat", metavar="STUDY.JSON",
-        help="make the search of that study again and compare all that is decided, and the best model's bytes; -i, -o and options behind -- name "
-             "data that have moved")
+        help="make the search of that study again and compare all that is decided, and the best model's bytes; -i, -o and options behind "
+             "-- name data that have moved")
     add("trainer_options", nargs="*", metavar="-- OPTION",
         help="behind --: options for the trainer, such as --validation-split 0.1 --precision bf16")
 
 
 def _add_search(group) -> None:
     add = group.add_argument
-    add("--sampler", choices=SAMPLERS, help="gp: a model of the results; random; grid: every point of the space in order; tpe, cmaes: of the Python package optuna [gp]")
+    add("--sampler", choices=SAMPLERS,
+        help="gp: a model of the results; random; grid: every point of the space in order; tpe, cmaes: of the Python package optuna [gp]")
     add("--start", type=_at_least(0), metavar="N",
         help="trials that fill the space evenly before the model has a say [10; with --from 0]")
     add("--halving", type=_halving, metavar="N|none", help="at each rung one of N trials goes on [2]")
     add("--rungs", type=_rungs, metavar="N,N,...", help="epochs after which trials are compared [1/15, 1/5 and 3/5 of the epochs]")
     add("--clock", type=_at_least(1), metavar="N",
-        help="trials at a time in logical time; the same study on any number of workers [a quarter more than --workers at the beginning, at least 4]")
-    add("--ranks", type=_at_least(1), metavar="N", help="of each trial, a GPU or a worker's share of the CPU each, under mpirun or srun [1]")
+        help="trials at a time in logical time; the same study on any number of workers [a quarter more than --workers at the beginning, "
+             "at least 4]")
+    add("--ranks", type=_at_least(1), metavar="N",
+        help="of each trial, a GPU or a worker's share of the CPU each, under mpirun or srun [1]")
     add("--seed", type=_seed, metavar="N", help="of the search [1]")
     add("--from", dest="sources", action="append", metavar="FOLDER",
         help="studies whose results this one may know: of other regions, of yesterday (repeatable)")
@@ -122,8 +126,8 @@ def _add_running(group) -> None:
     add("--executor-file", metavar="FILE", help="JSON: its queue, GPUs and memory of a trial, and such")
     add("--threads", type=_at_least(1), metavar="N", help="threads of each trial [cores / workers on the CPU; else the trainer's]")
     add("--known", action="append", metavar="FOLDER|none",
-        help="the same trainings that studies in this folder have made are not made again, but taken (repeatable); none: all are made [the folder "
-             "that --study stands in]")
+        help="the same trainings that studies in this folder have made are not made again, but taken (repeatable); none: all are made [the "
+             "folder that --study stands in]")
     add("--trainer", metavar="FILE", help="the program [beside this one, or in PATH]")
     add("-q", "--quiet", action="store_true", help="warnings and errors only")
 
@@ -137,5 +141,6 @@ def _add_looks(group) -> None:
     add("--report", nargs="*", metavar="FOLDER",
         help="make STUDY/report.html, a page to look at, and exit; with folders of other studies one page of all of them")
     add("--page", metavar="FILE", help="where the page of --report goes [report.html in the first study]")
-    add("--export", choices=tuple(KINDS), help="write all trials to STUDY/export as a table (csv) or for optuna-dashboard (optuna), or into the "
+    add("--export", choices=tuple(KINDS),
+        help="write all trials to STUDY/export as a table (csv) or for optuna-dashboard (optuna), or into the "
         "trials' runs for TensorBoard (hparams), and exit")

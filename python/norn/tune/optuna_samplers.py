@@ -21,8 +21,8 @@ def _load(kind: str) -> ModuleType:
         try:
             importlib.import_module(name)
         except ImportError as error:
-            raise UsageError(f"--sampler {kind}: the Python package {name} is missing; install it (pip install {' '.join(PACKAGES[kind])}), or take "
-                             f"--sampler gp, which needs none") from error
+            raise UsageError(f"--sampler {kind}: the Python package {name} is missing; install it (pip install "
+                             f"{' '.join(PACKAGES[kind])}), or take --sampler gp, which needs none") from error
     return importlib.import_module("optuna")
 
 
@@ -60,10 +60,13 @@ class OptunaSampler:
         state = self._optuna.trial.TrialState
         failed = not math.isfinite(result.value)
         if result.trial in self._asked:
-            self._study.tell(self._asked.pop(result.trial), None if failed else result.value, state=state.FAIL if failed else state.COMPLETE)
+            self._study.tell(self._asked.pop(result.trial), None if failed else result.value,
+                             state=state.FAIL if failed else state.COMPLETE)
         elif not failed:
-            self._study.add_trial(self._optuna.trial.create_trial(params=self._params(result.row), distributions=self._distributions, value=result.value))
+            self._study.add_trial(self._optuna.trial.create_trial(params=self._params(result.row), distributions=self._distributions,
+                                                                  value=result.value))
 
     def _params(self, row: np.ndarray) -> dict[str, float]:
-        return {one.path: int(round(place * (one.size - 1))) if isinstance(one, Ordered) else int(place) if isinstance(one, Choice) else float(place)
+        return {one.path: int(round(place * (one.size - 1))) if isinstance(one, Ordered) else int(place) if isinstance(one, Choice)
+                else float(place)
                 for one, place in zip(self.space.dimensions, row)}

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What more trials of a study promise, and how hours are divided among studies by that: each next trial goes where the expected improvement for
-its planned time is largest. Every argument but the results is a number, and nothing is drawn that does not follow from them."""
+"""What more trials of a study promise, and how hours are divided among studies by that: each next trial goes where the expected improvement
+for its planned time is largest. Every argument but the results is a number, and nothing is drawn that does not follow from them."""
 import heapq
 import pathlib
 from typing import NamedTuple
@@ -15,7 +15,8 @@ from .study import Study
 from .transfer import known_results, prior_of
 
 LEAST_RESULTS = 5  # a model of fewer says nothing of what is to come
-SURE = 0.5         # of an equal division, which every study has whatever is expected of it: expectations of a study that is starved never mend
+# Of an equal division, which every study has whatever is expected of it: expectations of a study that is starved never mend
+SURE = 0.5
 DIGITS = 2         # of a gain that count: beyond them processors differ
 
 
@@ -39,7 +40,8 @@ def gains_of(space: Space, rows: np.ndarray, values: np.ndarray, trials: int, se
 
 def outlook_of(folder: pathlib.Path, trials: int) -> Outlook | None:
     """Of the study in that folder for so many further trials; None: it has too few results to say."""
-    return outlook(Study.open(folder, any_algorithm=True), Facts.read_only(folder / "journal.jsonl", read_events(folder / "journal.jsonl")[0]), trials)
+    return outlook(Study.open(folder, any_algorithm=True),
+                   Facts.read_only(folder / "journal.jsonl", read_events(folder / "journal.jsonl")[0]), trials)
 
 
 def outlook(study: Study, facts: Facts, trials: int) -> Outlook | None:
@@ -54,8 +56,8 @@ def outlook(study: Study, facts: Facts, trials: int) -> Outlook | None:
 
 
 def divide(hours: float, weights: dict[str, float], outlooks: dict[str, Outlook | None]) -> dict[str, float]:
-    """Hours among studies, {name: hours}. Half goes by `weights`. The other half goes trial by trial to where a trial's gain, times the weight,
-    for its hours is largest; of equal ones to the first by name. A study of which nothing is known has its whole part by weight."""
+    """Hours among studies, {name: hours}. Half goes by `weights`. The other half goes trial by trial to where a trial's gain, times the
+    weight, for its hours is largest; of equal ones to the first by name. A study of which nothing is known has its whole part by weight."""
     weights = dict(sorted(weights.items()))  # sums must not depend on who was named first
     whole = sum(weights.values())
     equal = {name: hours * weight / whole for name, weight in weights.items()}

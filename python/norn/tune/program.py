@@ -118,7 +118,8 @@ class Trainer:
 
     def plan(self, config: pathlib.Path) -> Price:
         machine = ["--machine", self.machine] if self.machine else []
-        words = ["-c", str(config), *self.data, "-n", "none.nc", "--plan", "--ranks", str(self.ranks), *machine, "--plan-format", "json", *self._watched()]
+        words = ["-c", str(config), *self.data, "-n", "none.nc", "--plan", "--ranks", str(self.ranks), *machine, "--plan-format", "json",
+                 *self._watched()]
         for left in (2, 1, 0):
             try:
                 found = self._object(words, config.parent, "plan")
@@ -149,7 +150,8 @@ class Trainer:
 
     def command(self, until: int, seed: int | None, threads: int) -> list[str]:
         """That trains a trial to the end of that epoch, in its folder, going on from what stands there."""
-        return [str(self.program), "-c", "net.json", *self.data, "-n", "model.nc", "--run-dir", "run", "--resume", "--last-epoch", str(until),
+        return [str(self.program), "-c", "net.json", *self.data, "-n", "model.nc", "--run-dir", "run", "--resume", "--last-epoch",
+                str(until),
                 "--keep", "1", *CHECKPOINTS, *self._watched(), *(["--seed", str(seed)] if seed is not None else []),
                 *(["--threads", str(threads)] if threads else []), "--errors", "json"]
 

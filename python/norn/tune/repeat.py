@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a search again (--repeat) and compares it, decision by decision, with what stands in the journal of the first one: proposals, plans,
-verdicts, the checksum of each trial's model, and in the end the bytes of the best one."""
+"""Makes a search again (--repeat) and compares it, decision by decision, with what stands in the journal of the first one: proposals,
+plans, verdicts, the checksum of each trial's model, and in the end the bytes of the best one."""
 import filecmp
 import os
 import pathlib
@@ -16,7 +16,8 @@ from .study import Study, write_identity
 from .voice import Voice
 
 BUDGET = ("trials", "epoch_budget", "gpu_hours", "hours", "confirm", "seeds")
-FIXED = ("config", "space", "objective", "epochs", "sampler", "start", "halving", "rungs", "clock", "seed", "ranks", "sources", "machine", *BUDGET)
+FIXED = ("config", "space", "objective", "epochs", "sampler", "start", "halving", "rungs", "clock", "seed", "ranks", "sources", "machine",
+         *BUDGET)
 CAUSES = {"propose": "from the same results: the processor, numpy, scipy or the tuner is another",
           "plan": "the trainer is another build",
           "rung": "the training gave other bits: check the hardware (trainer --doctor, --verify), and that the program is the same build",
@@ -38,8 +39,8 @@ class Original:
         if self.facts.ended is None:
             raise UsageError(f"--repeat: the study {folder} has not ended; let it end first: {called_as('tuner')} --study {folder}")
         if self.study.identity["sampler"] not in REPEATABLE:
-            raise UsageError(f"--repeat: the study {folder} has the sampler {self.study.identity['sampler']}, whose proposals follow from more than "
-                             f"the study; {', '.join(REPEATABLE)} can be repeated")
+            raise UsageError(f"--repeat: the study {folder} has the sampler {self.study.identity['sampler']}, whose proposals follow from "
+                             f"more than the study; {', '.join(REPEATABLE)} can be repeated")
 
     @property
     def folder(self) -> pathlib.Path:
@@ -68,15 +69,16 @@ class Original:
         """Compares what came of both; says that they are the same."""
         for key in ("best", "value", "confirmed"):
             if result[key] != self.facts.ended[key]:
-                raise Differs(f"{folder}: {key} is {_text(result[key])}, and {_text(self.facts.ended[key])} in {self.folder}; {CAUSES['tell']}")
+                raise Differs(f"{folder}: {key} is {_text(result[key])}, and {_text(self.facts.ended[key])} in {self.folder}; "
+                              f"{CAUSES['tell']}")
         model = self.folder / "best.nc"
         if not model.exists():
             raise DataError(f"{model}: is not there, so the best models cannot be compared; all decisions were the same")
         if not filecmp.cmp(model, folder / "best.nc", shallow=False):
             raise Differs(f"{folder}/best.nc: has other bytes than {model}; {CAUSES['tell']}")
         counts = {kind: len(decided) for kind, decided in self.facts.decided.items()}
-        return (f"repeated {self.folder}: {counts['propose']} proposals, {counts['rung']} verdicts, the checksums of all models and the bytes of the "
-                f"best one are the same")
+        return (f"repeated {self.folder}: {counts['propose']} proposals, {counts['rung']} verdicts, the checksums of all models and the "
+                f"bytes of the best one are the same")
 
 
 def _text(value: Any) -> str:
@@ -93,8 +95,8 @@ def _other_places(name: str, recorded: list[str], given: list[str]) -> list[str]
 def _refuse(wish: Any, names: tuple[str, ...]) -> None:
     given = [name for name in names if getattr(wish, name) is not None]
     if given:
-        raise UsageError(f"--{given[0].replace('_', '-').replace('sources', 'from')}: cannot be given for a search that is made again as it was; "
-                         f"leave it out")
+        raise UsageError(f"--{given[0].replace('_', '-').replace('sources', 'from')}: cannot be given for a search that is made again as "
+                         f"it was; leave it out")
 
 
 def begin(folder: pathlib.Path, wish: Any, trainer: pathlib.Path, handed: list[str]) -> Study:

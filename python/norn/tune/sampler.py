@@ -32,7 +32,8 @@ class Sampler:
             if self._grid is None:
                 ranges = [one.path for one in space.dimensions if one.size is None]
                 raise UsageError(f"--sampler grid: {ranges[0]} is a Range, which has no end of values; give it Values" if ranges else
-                                 f"--sampler grid: the space has more than {GRID_LIMIT} points; give shorter lists, or take another sampler")
+                                 f"--sampler grid: the space has more than {GRID_LIMIT} points; give shorter lists, or take another "
+                                 "sampler")
 
     def propose(self, number: int, results: Sequence[Result], pending: Iterable[Trial]) -> np.ndarray | None:
         return self._propose(number, results, pending)

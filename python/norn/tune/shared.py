@@ -49,7 +49,8 @@ class SharedProcess:
 
     def _fit(self) -> np.ndarray:
         from scipy import optimize  # see draws.sobol
-        bounds = ([(-LENGTH_BOUND, LENGTH_BOUND)] * self.width + [(-AMPLITUDE_BOUND - 1.0, AMPLITUDE_BOUND)] * 2 + [NOISE_BOUNDS] * self.studies)
+        bounds = ([(-LENGTH_BOUND, LENGTH_BOUND)] * self.width + [(-AMPLITUDE_BOUND - 1.0, AMPLITUDE_BOUND)] * 2
+                  + [NOISE_BOUNDS] * self.studies)
         start = np.r_[np.zeros(self.width), -0.5, -1.5, np.full(self.studies, -2.0)]
         return optimize.minimize(self._loss, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": STEPS}).x
 
@@ -85,7 +86,8 @@ class SharedProcess:
         gradient[width + 1] = float((outer * shape * self._alike).sum()) * math.exp(hyper[width + 1])
         gradient[width + 2:] = np.bincount(self.of, np.diag(outer), self.studies) * np.exp(hyper[width + 2:])
         # Lognormal priors, those of gp.py; what a study has for itself is less than what all have in common.
-        middle = np.r_[np.full(width, math.sqrt(2.0) + 0.5 * math.log(width) - (1.0 if width < 20 else 0.0)), 0.0, -1.0, np.full(self.studies, -2.5)]
+        middle = np.r_[np.full(width, math.sqrt(2.0) + 0.5 * math.log(width) - (1.0 if width < 20 else 0.0)), 0.0, -1.0,
+                       np.full(self.studies, -2.5)]
         spread = np.r_[np.full(width, math.sqrt(3.0)), 1.0, 1.0, np.full(self.studies, 1.5)]
         deviation = (hyper - middle) / spread
         return loss + 0.5 * float(deviation @ deviation), gradient + deviation / spread

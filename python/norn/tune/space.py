@@ -156,7 +156,8 @@ class _Reader:
         if not entries:
             self.wrong("Parameters", "is empty; name at least one setting to search")
         if len(entries) > MOST_PARAMETERS:
-            raise UsageError(f"{self.where('Parameters')}: Parameters: are {len(entries)}, and {MOST_PARAMETERS} are the most; search those that matter")
+            raise UsageError(f"{self.where('Parameters')}: Parameters: are {len(entries)}, and {MOST_PARAMETERS} are the most; search "
+                             "those that matter")
         copies = self._copies(entries)
         dimensions = []
         for path, entry in entries.items():
@@ -225,7 +226,8 @@ class _Reader:
         of_layers = path.rpartition(".")[2].casefold() == descriptor.COUNT.casefold() and path.casefold().startswith("layers.")
         if not of_layers and path.casefold() != "training.epochs":
             return
-        values, most = [made.low, made.high] if isinstance(made, Whole) else getattr(made, "values", [0.5]), MOST_LAYERS if of_layers else 2**31
+        values, most = [made.low, made.high] if isinstance(made, Whole) else getattr(made, "values",
+                                                                                     [0.5]), MOST_LAYERS if of_layers else 2**31
         if not all(_whole(value) and 1 <= value <= most for value in values):
             raise Malformed(f"counts {'layers' if of_layers else 'epochs'}; expected Whole or Values of whole numbers from 1 to {most}")
 

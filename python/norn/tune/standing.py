@@ -19,7 +19,8 @@ def standing(program: pathlib.Path, data: Iterable[str]) -> dict[str, Any]:
 def libraries(program: pathlib.Path) -> list[str]:
     """What the loader would load for it, now and with these settings."""
     try:
-        said = subprocess.run([str(program)], env={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"}, capture_output=True, text=True, errors="replace",
+        said = subprocess.run([str(program)], env={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1"}, capture_output=True, text=True,
+                              errors="replace",
                               stdin=subprocess.DEVNULL).stdout
     except OSError:
         return []

@@ -68,9 +68,11 @@ class Study:
     trials, epoch_budget, gpu_hours, hours: how far it goes: proposals (50, where nothing else is said), epochs or planned hours of all
         trials together, hours of this call after which nothing more is proposed.
     workers, gpus, threads: trials at a time, or the GPUs that have one each ([0, 1], "0*5"), and the threads of each.
-    executor, executor_settings: what trials run on: "local", "slurm" and so on (docs/user/clusters.md), with its settings as a dictionary or a path.
+    executor, executor_settings: what trials run on: "local", "slurm" and so on (docs/user/clusters.md), with its settings as a dictionary
+        or a path.
     epochs, objective: of a whole trial, and what is compared: "ndcg@20", "loss".
-    sampler, seed, start, halving, rungs, clock, ranks: of the search, as the program has them. halving=0: every trial is trained to its end.
+    sampler, seed, start, halving, rungs, clock, ranks: of the search, as the program has them. halving=0: every trial is trained to its
+        end.
     confirm, seeds: in the end so many of the best are trained with so many other seeds.
     sources: folders of studies that it may know.
     known: folders of studies whose trainings are taken where they are the same, or () for none; None: the folder that `folder` stands in.
@@ -88,7 +90,8 @@ class Study:
                  objective: str | None = None, sampler: str | None = None, seed: int | None = None, start: int | None = None,
                  halving: int | None = None, rungs: Sequence[int] | None = None, clock: int | None = None, ranks: int | None = None,
                  confirm: int | None = None, seeds: int | None = None, sources: Sequence[Path] = (), known: Sequence[Path] | None = None,
-                 machine: Path | None = None, device: str | None = None, precision: str | None = None, **settings: Unpack[TrialSettings]) -> None:
+                 machine: Path | None = None, device: str | None = None, precision: str | None = None,
+                 **settings: Unpack[TrialSettings]) -> None:
         self.folder = pathlib.Path(os.path.abspath(_words.path_of("folder", folder)))
         self._parts = {"network": network, "space": space, "data": data, "validation": validation, "executor_settings": executor_settings}
         own = {"device": device, "precision": precision, **settings}
@@ -100,8 +103,10 @@ class Study:
         self._own = _options({name: value for name, value in own.items() if value is not None})
         self._budget: dict[str, object] = {"trials": trials, "epoch-budget": epoch_budget, "gpu-hours": gpu_hours, "hours": hours}
         self._words: dict[str, object] = {
-            "workers": workers, "threads": threads, "executor": executor, "epochs": epochs, "objective": objective, "sampler": sampler, "seed": seed,
-            "start": start, "halving": "none" if halving == 0 else halving, "clock": clock, "ranks": ranks, "confirm": confirm, "seeds": seeds,
+            "workers": workers, "threads": threads, "executor": executor, "epochs": epochs, "objective": objective, "sampler": sampler,
+            "seed": seed,
+            "start": start, "halving": "none" if halving == 0 else halving, "clock": clock, "ranks": ranks, "confirm": confirm,
+            "seeds": seeds,
             "machine": machine, "gpus": gpus if gpus is None or isinstance(gpus, str) else ",".join(map(str, gpus)),
             "rungs": None if rungs is None else ",".join(map(str, rungs)) or "none"}
         self._repeated = [("from", one) for one in sources] + [("known", one) for one in (known or (["none"] if known is not None else []))]
@@ -109,14 +114,15 @@ class Study:
     def __repr__(self) -> str:
         return f"<norn.tune.Study {os.fspath(self.folder)!r}>"
 
-    def run(self, *, trials: int | None = None, epoch_budget: int | None = None, gpu_hours: float | None = None, hours: float | None = None) -> Best:
+    def run(self, *, trials: int | None = None, epoch_budget: int | None = None, gpu_hours: float | None = None,
+            hours: float | None = None) -> Best:
         """Makes the search to its end, from where it stands.
 
         trials, epoch_budget, gpu_hours, hours: more than what the study has had, where it has ended.
 
         Returns the best trial. What happens is told to the log "norn". Raises UsageError and DataError for what is wrong with settings and
-        data, CommunicationError where another one is at work on the study or the executor is out of reach, Stopped where somebody stopped it
-        by a signal. On Ctrl-C trials write checkpoints, KeyboardInterrupt is raised, and run() goes on later."""
+        data, CommunicationError where another one is at work on the study or the executor is out of reach, Stopped where somebody stopped
+        it by a signal. On Ctrl-C trials write checkpoints, KeyboardInterrupt is raised, and run() goes on later."""
         budget = {name: given if given is not None else self._budget[name] for name, given in (
             ("trials", trials), ("epoch-budget", epoch_budget), ("gpu-hours", gpu_hours), ("hours", hours))}
         words = ["--study", os.fspath(self.folder)]
@@ -226,8 +232,8 @@ class Study:
             write(new)
             has_begun = (self.folder / "study.json").exists() and name != "executor_settings"
             if has_begun and not (path.exists() and filecmp.cmp(path, new, shallow=False)):
-                raise UsageError(f"`{name}`: is not what the study {self.folder} was begun with; leave it out, or begin another study, which `sources` "
-                                 f"lets know what this one has found")
+                raise UsageError(f"`{name}`: is not what the study {self.folder} was begun with; leave it out, or begin another study, "
+                                 f"which `sources` lets know what this one has found")
             os.replace(new, path)
         finally:
             new.unlink(missing_ok=True)

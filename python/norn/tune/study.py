@@ -89,7 +89,8 @@ class Study:
         strange += ["rungs"] if not strange and not all(type(rung) is int for rung in identity["rungs"]) else []
         strange += [key for key in ("halving", "epochs") if identity[key] is not None and type(identity[key]) is not int]
         if strange:
-            raise DataError(f"{path}: \"{strange[0]}\" is {json.dumps(identity[strange[0]])[:60]}; something has changed it: restore the file from a copy")
+            raise DataError(f"{path}: \"{strange[0]}\" is {json.dumps(identity[strange[0]])[:60]}; something has changed it: restore the "
+                            "file from a copy")
         return cls(folder, identity)
 
     def trainer(self, program: pathlib.Path) -> Trainer:
@@ -121,8 +122,8 @@ class Study:
         for key in ("config", "space"):
             given = getattr(wish, key)
             if given is not None and digest_of_file(given) != self.identity[f"{key}_digest"]:
-                raise UsageError(f"{given}: is not what the study {self.folder} was begun with; leave the option out, or begin another study "
-                                 f"(--from {self.folder} lets it know what this one found)")
+                raise UsageError(f"{given}: is not what the study {self.folder} was begun with; leave the option out, or begin another "
+                                 f"study (--from {self.folder} lets it know what this one found)")
 
     @property
     def _data(self) -> list[str]:
@@ -148,7 +149,8 @@ class Study:
             before = read_json(self.folder / SEEN)
         except DataError:
             return False
-        return isinstance(before, dict) and {"made", "data"} <= before.keys() and all(before.get(key) == value for key, value in stands.items())
+        return isinstance(before, dict) and {"made",
+                                             "data"} <= before.keys() and all(before.get(key) == value for key, value in stands.items())
 
     def check_data(self, trainer: Trainer) -> list[str]:
         """Data must have the contents that the study was begun with; what else is another is said, and bits may differ."""
@@ -161,7 +163,8 @@ class Study:
             if found[key] != known[key]:
                 one = next((a for a, b in zip(found[key], known[key]) if a != b), {"name": key})
                 raise DataError(f"{', '.join(self.identity['inputs'])}: data set \"{one['name']}\" has other contents than the study "
-                                f"{self.folder} was begun with; restore the data, or begin another study (--from {self.folder} lets it know what this one found)")
+                                f"{self.folder} was begun with; restore the data, or begin another study (--from {self.folder} lets it "
+                                "know what this one found)")
         self.note_seen(made, stands)
         names = {"binary": "the trainer is another build", "device_name": "the device is another", "precision": "the precision is another"}
         return [f"{text} ({known[key]} before, {found[key]} now); values may differ in their last bits" for key, text in names.items()
@@ -197,8 +200,10 @@ def draft(wish: Any, program: pathlib.Path, options: list[str]) -> tuple[dict, T
     start = wish.start if wish.start is not None else 0 if wish.sources else 10
     return {"format": FORMAT, "algorithm": ALGORITHM, "study": str(uuid.uuid4()), "descriptor": network, "space": value,
             "config_digest": digest_of_file(wish.config), "space_digest": digest_of_file(wish.space),
-            "seed": 1 if wish.seed is None else wish.seed, "clock": wish.clock or default_clock(wish.workers), "sampler": sampler, "start": start,
-            "halving": halving, "rungs": rungs, "ranks": wish.ranks or 1, "objective": objective, "epochs": wish.epochs, "inputs": inputs, "outputs": outputs,
+            "seed": 1 if wish.seed is None else wish.seed, "clock": wish.clock or default_clock(wish.workers), "sampler": sampler,
+            "start": start,
+            "halving": halving, "rungs": rungs, "ranks": wish.ranks or 1, "objective": objective, "epochs": wish.epochs, "inputs": inputs,
+            "outputs": outputs,
             "options": options, "machine": machine, "machine_digest": digest_of_file(machine) if machine else None}, trainer
 
 
@@ -237,6 +242,7 @@ def write_identity(folder: pathlib.Path, identity: dict) -> None:
     try:
         os.link(new, folder / "study.json")
     except FileExistsError as error:
-        raise UsageError(f"{folder}: another tuner has begun a study there meanwhile; give another --study, or leave out what begins one") from error
+        raise UsageError(f"{folder}: another tuner has begun a study there meanwhile; give another --study, or leave out what begins "
+                         "one") from error
     finally:
         new.unlink(missing_ok=True)

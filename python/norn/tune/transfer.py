@@ -30,8 +30,8 @@ class Source(NamedTuple):
 
 
 class Stack:
-    """Expects b times what the sources have in common; b is fitted to this study's values, and is 1 before there are any. The sources are fitted when they
-    are first asked: a study that goes on may stand at its end."""
+    """Expects b times what the sources have in common; b is fitted to this study's values, and is 1 before there are any. The sources are
+    fitted when they are first asked: a study that goes on may stand at its end."""
 
     def __init__(self, space: Space, sources: list[Source]):
         self.sources, self._categories = sources, space.categories
@@ -126,7 +126,8 @@ def _fixed(other: Study, space: Space) -> dict[str, Any]:
             name, keys = descriptor.split(one.path, [descriptor.name_of(layer) for layer in descriptor.layers_of(other.network)])
         except descriptor.PathError:
             continue
-        where = other.network if name is None else next(l for l in descriptor.layers_of(other.network) if descriptor.name_of(l).casefold() == name.casefold())
+        where = other.network if name is None else next(l for l in descriptor.layers_of(other.network)
+                                                        if descriptor.name_of(l).casefold() == name.casefold())
         for key in keys:
             where = descriptor.get(where, key) if isinstance(where, dict) else None
         found[one.path] = where

@@ -124,8 +124,8 @@ def errors_of(path: pathlib.Path) -> list[dict]:
 
 
 def made_of(record: dict) -> str:
-    """A digest of what the bits of a run follow from beside its descriptor, its options and its seed, of its run.json: the program, on what it computes,
-    and the contents of the data. Threads and ranks change none."""
+    """A digest of what the bits of a run follow from beside its descriptor, its options and its seed, of its run.json: the program, on what
+    it computes, and the contents of the data. Threads and ranks change none."""
     facts = [record.get(key) for key in ("binary", "versions", "device", "precision")]
     facts += [re.sub(r", \d+ threads?$", "", str(record.get("device_name"))), os.confstr("CS_GNU_LIBC_VERSION")]
     facts += [[[one["name"], one["checksum"]] for one in record.get(key, [])] for key in ("sets", "validation_sets")]
@@ -186,7 +186,8 @@ class Attempt:
     def _work(self, wish: dict, lock: int) -> int:
         try:
             names = self._gpus(wish)
-            held = {self.folder / LOCK: lock, **self._take({gpu_lock_path(gpu) for gpu in names}, wish["gpu_count"] if wish["gpus"] else len(names))}
+            held = {self.folder / LOCK: lock, **self._take({gpu_lock_path(gpu) for gpu in names},
+                                                           wish["gpu_count"] if wish["gpus"] else len(names))}
         except Wrong as error:
             (self.folder / ERRORS).write_text(json.dumps({"errors": [{"message": str(error)}]}) + "\n", encoding="utf-8")
             return 2
@@ -214,8 +215,8 @@ class Attempt:
         given = os.environ.get("SLURM_JOB_GPUS") or os.environ.get("CUDA_VISIBLE_DEVICES") or ""
         names = [name.strip() for name in given.split(",") if name.strip()]
         if len(names) < wish["gpu_count"]:
-            raise Wrong(f"CUDA_VISIBLE_DEVICES names {len(names)} GPUs on {socket.gethostname()} ({given or 'it is empty'}) where a trial has "
-                        f"{wish['gpu_count']}; start the worker with it, or give GpuNames in --executor-file")
+            raise Wrong(f"CUDA_VISIBLE_DEVICES names {len(names)} GPUs on {socket.gethostname()} ({given or 'it is empty'}) where a trial "
+                        f"has {wish['gpu_count']}; start the worker with it, or give GpuNames in --executor-file")
         return names
 
     def _take(self, paths: set[pathlib.Path], count: int) -> dict[pathlib.Path, int]:
@@ -246,7 +247,8 @@ class Attempt:
         environment[HELD] = ",".join(map(str, held))
         with open(self.folder / "output.txt", "ab") as output, open(self.folder / ERRORS, "wb") as errors:
             try:
-                self.child = subprocess.Popen(command, stdout=output, stderr=errors, stdin=subprocess.DEVNULL, cwd=self.folder, env=environment,
+                self.child = subprocess.Popen(command, stdout=output, stderr=errors, stdin=subprocess.DEVNULL, cwd=self.folder,
+                                              env=environment,
                                               start_new_session=True, preexec_fn=lambda: _end_with_parent(parent), pass_fds=held)
             except OSError as error:
                 errors.write((json.dumps({"errors": [{"message": f"{command[0]}: {error.strerror}"}]}) + "\n").encode())
@@ -268,8 +270,8 @@ class Attempt:
                 os.killpg(self.child.pid, signal.SIGKILL)
 
     def _note_maker(self) -> list[str]:
-        """Who has worked on what stands here, before the trainer writes its record anew: where that was two programs, or one on two kinds of
-        device, or on other data, nobody else's training is the same."""
+        """Who has worked on what stands here, before the trainer writes its record anew: where that was two programs, or one on two kinds
+        of device, or on other data, nobody else's training is the same."""
         path, record = self.folder / MAKERS, self.folder / RECORD
         makers = read_json(path) if path.exists() else []
         if record.exists():
@@ -286,7 +288,8 @@ class Attempt:
             checksum = (read_json(record).get("result") or {}).get("checksum")
         makers = self._note_maker()
         write_json(self.folder / RESULT, {"attempt": self.number, "code": code, "seconds": round(seconds, 3), "checksum": checksum,
-                                          "made": makers[0] if len(makers) == 1 else None, "values": values_of(self.folder / "run/log.jsonl"), "errors": errors_of(self.folder / ERRORS)})
+                                          "made": makers[0] if len(makers) == 1 else None,
+                                          "values": values_of(self.folder / "run/log.jsonl"), "errors": errors_of(self.folder / ERRORS)})
 
 
 def rank(words: list[str]) -> None:

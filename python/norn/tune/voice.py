@@ -64,7 +64,8 @@ class Voice:
         best = f"; best {self.study.shown(self._best[0]):.6g} of trial {self._best[1]}" if self._best else ""
         limit = coordinator.search.limit
         of = f"{self._told} of {limit:.0f}" if limit < float("inf") else f"{self._told}"
-        self.say(f"trial {event['trial']} {event['state']} after {event['epochs']} epochs:{value} ({settings_text(settings)}){taken_text(coordinator.facts, event)}{best} [{of}]")
+        self.say(f"trial {event['trial']} {event['state']} after {event['epochs']} epochs:{value} "
+                 f"({settings_text(settings)}){taken_text(coordinator.facts, event)}{best} [{of}]")
 
     def took(self, training: Training, origin: dict[str, Any]) -> None:
         """Of a training with another seed, of whose end nothing else is said."""
@@ -109,7 +110,8 @@ def result_text(study: Study, facts: Facts, result: dict[str, Any]) -> str:
     lines += [f"  {path}: {value_text(value)}" + (f"   (the end of its range; wider: {edges[path].wider})" if path in edges else "")
               for path, value in result["settings"].items()]
     if edges:
-        lines.append(f"beyond the end of a range may be better ones: widen it in a space of its own, and --from {study.folder} lets that study know this one")
+        lines.append(f"beyond the end of a range may be better ones: widen it in a space of its own, and --from {study.folder} lets that "
+                     "study know this one")
     lines.append(f"descriptor {study.folder}/best.json, model {study.folder}/best.nc")
     return "\n".join(lines)
 

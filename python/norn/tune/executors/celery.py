@@ -38,7 +38,8 @@ class Celery:
         self._stopped: set[str] = set()
 
     def _unreachable(self, error: Exception) -> CommunicationError:
-        return CommunicationError(f"{app.connection().as_uri()}: the broker cannot be reached: {error}; start it, or correct Broker in --executor-file")
+        return CommunicationError(f"{app.connection().as_uri()}: the broker cannot be reached: {error}; start it, or correct Broker in "
+                                  "--executor-file")
 
     def check(self) -> str:
         try:

@@ -12,7 +12,8 @@ SECONDS = 60.0
 def require(*programs: str) -> None:
     missing = [program for program in programs if shutil.which(program) is None]
     if missing:
-        raise CommunicationError(f"{', '.join(missing)}: not in PATH; run the tuner where jobs can be submitted, or give another --executor")
+        raise CommunicationError(f"{', '.join(missing)}: not in PATH; run the tuner where jobs can be submitted, or give another "
+                                 "--executor")
 
 
 def ask(*words: str, text: str | None = None, mend: str, nothing: tuple[str, ...] = ()) -> str:

@@ -25,8 +25,8 @@ class Dask:
             try:
                 self._client = distributed.Client(self._address, timeout=SECONDS, set_as_default=False)
             except (OSError, ValueError) as error:
-                raise CommunicationError(f"{self._address}: Dask's scheduler cannot be reached: {str(error).splitlines()[0]}; start it (dask scheduler), "
-                                         f"or correct Scheduler in --executor-file") from error
+                raise CommunicationError(f"{self._address}: Dask's scheduler cannot be reached: {str(error).splitlines()[0]}; start it "
+                                         f"(dask scheduler), or correct Scheduler in --executor-file") from error
         return self._client
 
     def check(self) -> str:

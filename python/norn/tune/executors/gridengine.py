@@ -32,7 +32,8 @@ class GridEngine:
     def submit(self, attempt: Attempt) -> str:
         command, output = job(attempt)
         # A shell would not hand signals on.
-        ask("qsub", "-terse", "-N", attempt.name, "-r", "n", "-notify", "-V", "-wd", str(attempt.folder), "-j", "y", "-o", output, *self._needs(),
+        ask("qsub", "-terse", "-N", attempt.name, "-r", "n", "-notify", "-V", "-wd", str(attempt.folder), "-j", "y", "-o", output,
+            *self._needs(),
             *self._settings["Options"], "-b", "y", "-shell", "n", *command, mend=MEND)
         return attempt.name
 

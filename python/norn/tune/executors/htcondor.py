@@ -36,8 +36,10 @@ class HtCondor:
 
     def submit(self, attempt: Attempt) -> str:
         one, (command, output) = self._settings, job(attempt)
-        lines = [f"executable = {command[0]}", f"arguments = {_quoted(command[1:])}", "transfer_executable = False", "should_transfer_files = NO",
-                 f"initialdir = {attempt.folder}", f"output = {output}", f"error = {output}", "getenv = True", f"batch_name = {attempt.name}",
+        lines = [f"executable = {command[0]}", f"arguments = {_quoted(command[1:])}", "transfer_executable = False",
+                 "should_transfer_files = NO",
+                 f"initialdir = {attempt.folder}", f"output = {output}", f"error = {output}", "getenv = True",
+                 f"batch_name = {attempt.name}",
                  "kill_sig = SIGUSR1", f"job_max_vacate_time = {VACATE_SECONDS}", f"request_cpus = {one.ranks * (one['Cpus'] or 1)}"]
         lines += [f"request_gpus = {one['Gpus']}"] if one["Gpus"] else []
         lines += [f"request_memory = {round(1024 * one['MemoryGiB'])}MB"] if one["MemoryGiB"] else []

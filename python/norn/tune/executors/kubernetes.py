@@ -38,7 +38,8 @@ class Kubernetes:
                      "volumeMounts": [{"name": "study", "mountPath": one["Mount"]}]}
         pod = {"restartPolicy": "Never", "terminationGracePeriodSeconds": STOP_SECONDS, "containers": [container],
                "volumes": [{"name": "study", "persistentVolumeClaim": {"claimName": one["Claim"]}}]}
-        return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": attempt.name, "namespace": one["Namespace"], "labels": {"app": "norn-tuner"}},
+        return {"apiVersion": "batch/v1", "kind": "Job",
+                "metadata": {"name": attempt.name, "namespace": one["Namespace"], "labels": {"app": "norn-tuner"}},
                 "spec": {"backoffLimit": 0, "ttlSecondsAfterFinished": KEPT_SECONDS, "template": {"spec": pod}}}
 
     def poll(self, handles: list[str]) -> dict[str, str]:

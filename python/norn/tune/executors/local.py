@@ -19,7 +19,8 @@ def gpu_places(text: str, ranks: int = 1) -> list[Place]:
     for part in text.split(","):
         gpu, star, count = part.strip().partition("*")
         if not _GPU.fullmatch(gpu) or star and not (count.isdigit() and int(count) > 0):
-            raise UsageError(f"--gpus: \"{part}\" is no GPU; write numbers or identifiers (GPU-a0223334) with commas between, and 0*5 for five trials that share GPU 0")
+            raise UsageError(f"--gpus: \"{part}\" is no GPU; write numbers or identifiers (GPU-a0223334) with commas between, and 0*5 for "
+                             "five trials that share GPU 0")
         gpus += [gpu if not star else f"{gpu}.{share}" for share in range(int(count or 1))]
     if len(set(gpus)) < len(gpus):
         raise UsageError(f"--gpus: \"{text}\" names a GPU twice; write 0*2 for two trials that share GPU 0")

@@ -134,8 +134,8 @@ class Pool:
                 found[attempt] = UNBEGUN
             elif attempt not in self._stopped and self._late(attempt, now):
                 self._waits[attempt.folder] = self._waits.get(attempt.folder, 0) + 1
-                self.warn(f"warning: {attempt.name} has waited for {now - self._since[attempt]:.0f} s (StartSeconds) and is submitted anew; does anybody "
-                          f"work on the queue?")
+                self.warn(f"warning: {attempt.name} has waited for {now - self._since[attempt]:.0f} s (StartSeconds) and is submitted "
+                          f"anew; does anybody work on the queue?")
                 self.stop(attempt)
                 found[attempt] = UNBEGUN
         return found
@@ -177,8 +177,9 @@ class Pool:
         elif not stopped:
             self._unbegun += 1
             if self._unbegun >= UNBEGUN_TRIES:
-                raise CommunicationError(f"{attempt.folder / JOB_OUTPUT}: {_last_words(attempt)}; {UNBEGUN_TRIES} attempts in a row never began: check that the "
-                                         f"folder of the study and {os.path.dirname(trial.__file__)} have the same paths where trials run, then run the same command again")
+                raise CommunicationError(f"{attempt.folder / JOB_OUTPUT}: {_last_words(attempt)}; {UNBEGUN_TRIES} attempts in a row never "
+                                         f"began: check that the folder of the study and {os.path.dirname(trial.__file__)} have the same "
+                                         "paths where trials run, then run the same command again")
 
 
 def _last_words(attempt: Attempt) -> str:
@@ -194,7 +195,8 @@ def open_pool(wish, ranks: int) -> Pool:
     if wish.executor_file and wish.executor == "local":
         raise UsageError("--executor-file: is for another --executor; on this machine --workers, --gpus and --threads say all")
     if wish.gpus and wish.executor != "local":
-        raise UsageError(f"--gpus: are those of this machine; give Gpus, how many a trial has, in a file for --executor {wish.executor} (--executor-file)")
+        raise UsageError(f"--gpus: are those of this machine; give Gpus, how many a trial has, in a file for --executor {wish.executor} "
+                         "(--executor-file)")
     if wish.workers > 1 and wish.gpus:
         raise UsageError("--workers and --gpus: give one of the two; with --gpus there is a worker for each")
     settings = Settings(wish.executor, ranks, JsonText(wish.executor_file) if wish.executor_file else None)

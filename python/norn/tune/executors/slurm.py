@@ -23,7 +23,8 @@ class Slurm:
         lines = ask("sinfo", "-h", "-o", "%P %a %D", *(["-p", partition] if partition else []), mend=MEND).split()
         if not lines:
             known = " ".join(sorted({name.rstrip("*") for name in ask("sinfo", "-h", "-o", "%P", mend=MEND).split()}))
-            raise UsageError(f"{self._settings.path}:{self._settings.line('Partition')}: Partition \"{partition}\" does not exist; sinfo has {known}")
+            raise UsageError(f"{self._settings.path}:{self._settings.line('Partition')}: Partition \"{partition}\" does not exist; sinfo "
+                             f"has {known}")
         names, states, nodes = lines[0::3], lines[1::3], lines[2::3]
         return "; ".join(f"partition {name} is {state}, nodes: {count}" for name, state, count in zip(names, states, nodes))
 

@@ -16,8 +16,8 @@ def export(kind: str, study: Study, facts: Facts) -> str:
         folder.mkdir(exist_ok=True)
         return KINDS[kind](study, facts, folder)
     except ImportError as error:
-        raise UsageError(f"--export {kind}: the Python package {(error.name or '').partition('.')[0]} is missing; install it for the Python that "
-                         f"runs tuner: pip install {(error.name or '').partition('.')[0]}") from error
+        raise UsageError(f"--export {kind}: the Python package {(error.name or '').partition('.')[0]} is missing; install it for the "
+                         f"Python that runs tuner: pip install {(error.name or '').partition('.')[0]}") from error
     except OSError as error:
         raise DataError(f"{error.filename or folder}: cannot be written: {error.strerror}; make room or mend its folder") from error
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TensorBoard's records of hyperparameters, in the folders of the trials' runs: its tab HParams then stands beside the curves that the trainer
-writes there. TensorFlow is not needed."""
+"""TensorBoard's records of hyperparameters, in the folders of the trials' runs: its tab HParams then stands beside the curves that the
+trainer writes there. TensorFlow is not needed."""
 import pathlib
 import time
 from typing import Any
@@ -11,7 +11,8 @@ from .table import plain
 
 SUFFIX = ".hparams"  # of the files, beside those of the trainer
 TAG = "tuner/{}"     # of the objective, whatever the trainer writes itself
-STATES = {"done": "STATUS_SUCCESS", "halved": "STATUS_SUCCESS", "diverged": "STATUS_FAILURE", "infeasible": "STATUS_FAILURE", "failed": "STATUS_FAILURE"}
+STATES = {"done": "STATUS_SUCCESS", "halved": "STATUS_SUCCESS", "diverged": "STATUS_FAILURE", "infeasible": "STATUS_FAILURE",
+          "failed": "STATUS_FAILURE"}
 
 
 def write(study: Study, facts: Facts, folder: pathlib.Path) -> str:
@@ -29,7 +30,8 @@ def write(study: Study, facts: Facts, folder: pathlib.Path) -> str:
         _remove(run)
         writer, end = EventFileWriter(str(run), filename_suffix=SUFFIX), told.get(event["trial"])
         settings = {path: plain(value) for path, value in event["settings"].items()}
-        writer.add_event(Event(wall_time=time.time(), summary=summary_v2.hparams_pb(settings, trial_id=f"{study.folder.name}/{training.folder}")))
+        writer.add_event(Event(wall_time=time.time(),
+                               summary=summary_v2.hparams_pb(settings, trial_id=f"{study.folder.name}/{training.folder}")))
         best = None
         for epoch, value in sorted(facts.values.get(training, {}).items()):
             best = value if best is None else max(best, value)

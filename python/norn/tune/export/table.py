@@ -20,7 +20,8 @@ def write(study: Study, facts: Facts, folder: pathlib.Path) -> str:
 
 
 def records(study: Study, facts: Facts) -> list[dict[str, Any]]:
-    """A dictionary for each trial, with its settings by their paths; what is not known is None, and settings that are not there are left out."""
+    """A dictionary for each trial, with its settings by their paths; what is not known is None, and settings that are not there are left
+    out."""
     told = {event["trial"]: event for event in facts.decided["tell"]}
     found = []
     for event in facts.decided["propose"]:

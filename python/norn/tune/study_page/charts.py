@@ -28,7 +28,8 @@ def best_charts(founds: list[Found], prefix: str) -> list[dict]:
     """The best value by trials, by epochs and by planned seconds."""
     longest = max(sum(one.planned for one in found.ended) for found in founds)
     size, unit = next((size or 1.0, name) for size, least, name in UNITS if longest >= least)
-    axes = (("trials", "by trial", "trial", lambda one: 1, {"whole": True}), ("epochs", "by epochs", "epochs of all trials", lambda one: one.epochs, {}),
+    axes = (("trials", "by trial", "trial", lambda one: 1, {"whole": True}),
+            ("epochs", "by epochs", "epochs of all trials", lambda one: one.epochs, {}),
             ("planned", "by planned time", f"planned {unit} of all trials", lambda one: one.planned / size, {}))
     charts = []
     for key, title, x, weigh, more in axes:
@@ -42,7 +43,8 @@ def best_charts(founds: list[Found], prefix: str) -> list[dict]:
             if points:
                 series.append({"name": name, "color": n, "points": points, "step": True})
         if any(one["points"] for one in series):
-            charts.append({"id": f"{prefix}best-{key}", "title": title, "x": x, "y": founds[0].objective, "series": series, "small": True, **more})
+            charts.append({"id": f"{prefix}best-{key}", "title": title, "x": x, "y": founds[0].objective, "series": series, "small": True,
+                           **more})
     return charts
 
 
@@ -54,7 +56,8 @@ def curve_charts(found: Found, prefix: str) -> list[dict]:
     """Values by epoch, each trial to where it came; rungs upright."""
     curves, series = found.curves(), []
     best = found.best.number if found.best else -1
-    order = sorted((one for one in found.shown() if curves[one.number]), key=lambda one: (one.number == best, one.state == DONE, one.number))
+    order = sorted((one for one in found.shown() if curves[one.number]),
+                   key=lambda one: (one.number == best, one.state == DONE, one.number))
     for one in order:
         kind = kind_of(one)
         look = ({"color": 1, "name": f"the best, trial {best}"} if one.number == best
@@ -64,7 +67,8 @@ def curve_charts(found: Found, prefix: str) -> list[dict]:
     if not series:
         return []
     rungs = [{"x": rung, "text": "rung"} for rung in found.study.identity["rungs"]]
-    return [{"id": f"{prefix}curves", "title": found.objective, "x": "epoch", "y": found.objective, "series": series, "wide": True, "one": True,
+    return [{"id": f"{prefix}curves", "title": found.objective, "x": "epoch", "y": found.objective, "series": series, "wide": True,
+             "one": True,
              "marks": rungs}]
 
 
@@ -74,7 +78,8 @@ def slice_charts(found: Found, prefix: str, order: list[int]) -> list[dict]:
     for n in order:
         one = found.study.space.dimensions[n]
         there = [trial for trial in found.shown() if trial.whole is not None and one.path in trial.settings]
-        chart: dict[str, Any] = {"id": f"{prefix}slice-{n}", "title": short_name(one.path), "x": "", "y": found.objective, "small": True, "one": True}
+        chart: dict[str, Any] = {"id": f"{prefix}slice-{n}", "title": short_name(one.path), "x": "", "y": found.objective, "small": True,
+                                 "one": True}
         if isinstance(one, Listed):
             chart["names"] = [value_text(value) for value in one.values]
             chart["xrange"] = [-0.5, one.size - 0.5]
@@ -86,7 +91,8 @@ def slice_charts(found: Found, prefix: str, order: list[int]) -> list[dict]:
             if points:
                 series.append({"name": kind, "points": points, "dots": True, **look})
         if found.best in there:
-            series.append({"name": "the best", "color": 1, "points": [_point(found, one, n, found.best)], "dots": True, "best": [_point(found, one, n, found.best)[0]]})
+            series.append({"name": "the best", "color": 1, "points": [_point(found, one, n, found.best)], "dots": True,
+                           "best": [_point(found, one, n, found.best)[0]]})
         if series:
             charts.append({**chart, "series": series})
     return charts

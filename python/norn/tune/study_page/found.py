@@ -74,7 +74,8 @@ class Found:
         price = plans[number]["epoch_seconds"] if number < len(plans) else 0.0
         drawn = self.study.identity["sampler"] in BLIND or number < self.study.identity["start"]
         whole = whole_value(self.study, self.facts, end) if end else value
-        return Shown(number, state, epochs, self.study.shown(value), self.study.shown(whole), self.facts.seconds.get(training, 0.0), price * epochs,
+        return Shown(number, state, epochs, self.study.shown(value), self.study.shown(whole), self.facts.seconds.get(training, 0.0),
+                     price * epochs,
                      event["row"], event["settings"], drawn, self.facts.origin(training, epochs) if end else None)
 
     def _on_the_way(self, training: Training) -> str:

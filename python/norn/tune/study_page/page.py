@@ -37,12 +37,14 @@ def make_page(founds: list[Found]) -> str:
     for place, found in enumerate(founds):
         importances = found.importances()
         order = by_importance(found.study.space, importances)
-        own = [[] if several else best_charts([found], f"s{place}-"), curve_charts(found, f"s{place}-"), slice_charts(found, f"s{place}-", order)]
+        own = [[] if several else best_charts([found], f"s{place}-"), curve_charts(found, f"s{place}-"),
+               slice_charts(found, f"s{place}-", order)]
         charts += [chart for group in own for chart in group]
         panels.append(panel(found, order))
         parts.append(section(found, place, several, own, importances, order))
     parts.append(f'<footer>Norn; made of {escaped(", ".join(str(found.folder) for found in founds))}</footer>')
-    return whole_page(title, "".join(parts), {"charts": charts, "panels": panels}, [*STYLES, HERE / "study.css"], [*SCRIPTS, HERE / "study.js"])
+    return whole_page(title, "".join(parts), {"charts": charts, "panels": panels}, [*STYLES, HERE / "study.css"],
+                      [*SCRIPTS, HERE / "study.js"])
 
 
 def status(found: Found) -> str:
@@ -60,7 +62,8 @@ def section(found: Found, place: int, several: bool, charts: list[list[dict]], i
     if best:
         body.append(part("Best so far", "three", best) + band_note(found))
     body += [f"<h2>Parameters</h2>{parameters(found, importances, order)}", parallel(place, found), part("Slices", "small", slices),
-             halved_note(found), part("Trials by epoch", "one", curves), confirm(found), gantt(place, found), failures(found), trials(found), made_of(found)]
+             halved_note(found), part("Trials by epoch", "one", curves), confirm(found), gantt(place, found), failures(found),
+             trials(found), made_of(found)]
     text = "".join(body)
     if not several:
         return f'<section class="study" id="study-{place}">{text}</section>'
@@ -88,19 +91,22 @@ def tiles(found: Found) -> str:
 
 
 def warnings(found: Found) -> str:
-    rows = "".join(f"<li><b>{escaped(border.path)}</b> {escaped(value_text(border.value))} stands at the {'upper' if border.upper else 'lower'} end; "
-                   f"to widen it: <code>{escaped(border.wider)}</code></li>" for border in found.borders)
+    rows = "".join(f"<li><b>{escaped(border.path)}</b> {escaped(value_text(border.value))} stands at the "
+                   f"{'upper' if border.upper else 'lower'} end; to widen it: <code>{escaped(border.wider)}</code></li>"
+                   for border in found.borders)
     if not rows:
         return ""
     return ('<div class="card wide warning"><h3>The best lies on the border of a range: beyond it may be better ones</h3>'
-            f"<ul>{rows}</ul><p class=\"note\">Begin a study with the wider space and <code>--from {escaped(found.folder)}</code>: it knows then "
-            "what this one has found.</p></div>")
+            f"<ul>{rows}</ul><p class=\"note\">Begin a study with the wider space and <code>--from {escaped(found.folder)}</code>: it "
+            "knows then what this one has found.</p></div>")
 
 
 def band_note(found: Found) -> str:
     drawn = sum(one.drawn for one in found.ended)
-    return (f'<p class="note">Tinted: where the best of a search at random would stand, four times in five, by drawing again from the {drawn} '
-            "trials that were proposed before results had a say. It ends with as many trials, and is never above the best of them.</p>") if found.random_band(lambda one: 1) else ""
+    return ('<p class="note">Tinted: where the best of a search at random would stand, four times in five, by drawing again from the '
+            f'{drawn} '
+            "trials that were proposed before results had a say. It ends with as many trials, and is never above the best of "
+            "them.</p>") if found.random_band(lambda one: 1) else ""
 
 
 def halved_note(found: Found) -> str:
@@ -117,7 +123,8 @@ def comparison(founds: list[Found]) -> str:
         mean = {row["trial"]: row for row in found.confirmed()}.get(found.best.number if found.best else -1)
         cells = [best, spread_text(mean) if mean else "", f"{len(found.ended):,}", f"{sum(one.epochs for one in found.ended):,}",
                  seconds(sum(found.facts.seconds.values()) or 1e-9) if found.facts.seconds else ""]
-        rows.append(f'<tr><td><span class="swatch c{n % 8}"></span><a href="#study-{n}">{escaped(found.name)}</a></td><td>{found.status}</td>'
+        rows.append(f'<tr><td><span class="swatch c{n % 8}"></span><a '
+                    f'href="#study-{n}">{escaped(found.name)}</a></td><td>{found.status}</td>'
                     f"<td>{escaped(found.objective)}</td>" + "".join(f'<td class="number">{escaped(cell)}</td>' for cell in cells)
                     + f'<td>{len(found.borders) or ""}</td></tr>')
     heads = "".join(f'<th{" class=number" if 3 <= n <= 7 else ""}>{name}</th>' for n, name in enumerate(
@@ -131,7 +138,8 @@ def best_settings(founds: list[Found]) -> str:
     rows = []
     for path in paths:
         values = [value_text(found.best.settings[path]) if found.best and path in found.best.settings else "" for found in founds]
-        rows.append(f"<tr><td>{cut(path, 2 * LETTERS)}</td>" + "".join(f'<td class="number">{cut(value)}</td>' for value in values) + "</tr>")
+        rows.append(f"<tr><td>{cut(path, 2 * LETTERS)}</td>" + "".join(f'<td class="number">{cut(value)}</td>' for value in values)
+                    + "</tr>")
     heads = "".join(f'<th class="number">{cut(found.name)}</th>' for found in founds)
     return f'<h2>Best settings</h2><div class="card wide"><table id="settings"><tr><th></th>{heads}</tr>{"".join(rows)}</table></div>'
 
@@ -157,7 +165,8 @@ def parameters(found: Found, importances: list[float], order: list[int]) -> str:
     note = ("Importance: the share of a parameter in the inverse length scales of a Gaussian process fitted to all results."
             if importances else "Importances need some more results.")
     return ('<div class="card wide"><table id="parameters"><tr><th>parameter</th>'
-            f'{"<th colspan=2>importance</th>" if importances else ""}<th class="number">best</th><th colspan="3">in its range</th></tr>{"".join(rows)}</table><p class="note">{note} Tinted: at the border.</p></div>')
+            f'{"<th colspan=2>importance</th>" if importances else ""}<th class="number">best</th><th colspan="3">in its '
+            f'range</th></tr>{"".join(rows)}</table><p class="note">{note} Tinted: at the border.</p></div>')
 
 
 def cut(text: str, letters: int = LETTERS) -> str:
@@ -192,7 +201,8 @@ def panel(found: Found, order: list[int]) -> dict[str, Any]:
     return {"objective": found.objective, "larger": found.sign > 0, "best": found.best.number if found.best else -1,
             "axes": [{"name": dimensions[n].path, "ticks": axis(dimensions[n])} for n in order],
             "trials": [parallel_row(found, one, order) for one in shown],
-            "places": places, "idle": idle(places, bars), "bars": [[places.index(bar["place"]), round(bar["from"], 3), round(bar["to"], 3), bar_text(bar), bar["how"]] for bar in bars]}
+            "places": places, "idle": idle(places, bars),
+            "bars": [[places.index(bar["place"]), round(bar["from"], 3), round(bar["to"], 3), bar_text(bar), bar["how"]] for bar in bars]}
 
 
 def parallel_row(found: Found, one: Shown, order: list[int]) -> dict[str, Any]:
@@ -219,7 +229,8 @@ def parallel(place: int, found: Found) -> str:
     if sum(one.whole is not None for one in found.trials) < 2:
         return ""
     return ('<h2>Trials by their settings</h2><div class="card wide"><div class="chart-head"><h3>Draw along an axis to choose</h3>'
-            f'<span><span class="note chosen"></span> <button class="clear">clear</button></span></div><div class="scroll parallel" id="parallel-{place}"></div>'
+            '<span><span class="note chosen"></span> <button class="clear">clear</button></span></div><div class="scroll parallel" '
+            f'id="parallel-{place}"></div>'
             f'<div class="chosen-table"></div></div>')
 
 
@@ -227,7 +238,8 @@ def gantt(place: int, found: Found) -> str:
     if not any(event["event"] == "submit" for event in found.events):
         return ""
     return (f'<h2>Who worked when</h2><div class="card wide"><div class="plot gantt" id="gantt-{place}"></div>'
-            '<p class="note">Time in which no tuner ran is left out. In brackets: the share of the time in which a worker had nothing to do.</p></div>')
+            '<p class="note">Time in which no tuner ran is left out. In brackets: the share of the time in which a worker had nothing to '
+            'do.</p></div>')
 
 
 def spread_text(row: dict) -> str:
@@ -239,10 +251,12 @@ def confirm(found: Found) -> str:
     if not rows:
         return ""
     lines = [f'<tr{" class=differs" if found.best and row["trial"] == found.best.number else ""}><td>{row["trial"]}</td>'
-             f'<td class="number">{number(row["value"], 5) if row["value"] is not None else ""}</td><td class="number">{spread_text(row)}</td>'
+             f'<td class="number">{number(row["value"], 5) if row["value"] is not None else ""}</td><td '
+             f'class="number">{spread_text(row)}</td>'
              f'<td>{escaped(", ".join(number(value, 5) for value in row["values"]))}</td></tr>' for row in rows]
     return ('<h2>With other seeds</h2><div class="card wide"><table id="confirmed"><tr><th>trial</th><th class="number">in the search</th>'
-            f'<th class="number">mean (spread)</th><th>each</th></tr>{"".join(lines)}</table><p class="note">The best of many by one seed owes a part '
+            f'<th class="number">mean (spread)</th><th>each</th></tr>{"".join(lines)}</table><p class="note">The best of many by one seed '
+            'owes a part '
             "of that to the seed. Spread: the standard deviation of the seeds. Tinted: the winner.</p></div>")
 
 
@@ -253,7 +267,8 @@ def failures(found: Found) -> str:
     lines = [f'<tr><td>{escaped(row["what"])}</td><td>{row["code"]}</td><td class="number">{row["count"]:,}</td>'
              f'<td>{escaped(", ".join(map(str, sorted(set(row["trials"]))[:12])))}{" …" if len(set(row["trials"])) > 12 else ""}</td>'
              f'<td>{escaped(row["said"])}</td></tr>' for row in rows]
-    return ('<h2>What went wrong</h2><div class="card wide"><table id="failures"><tr><th>what</th><th>exit code</th><th class="number">times</th>'
+    return ('<h2>What went wrong</h2><div class="card wide"><table id="failures"><tr><th>what</th><th>exit code</th><th '
+            'class="number">times</th>'
             f'<th>trials</th><th>what was said last</th></tr>{"".join(lines)}</table></div>')
 
 
@@ -268,7 +283,8 @@ def trials(found: Found) -> str:
             f'<td class="number">{number(one.value, 5) if one.value is not None else ""}</td>'
             + "".join(f'<td class="number">{cut(value_text(one.settings[path])) if path in one.settings else ""}</td>' for path in paths)
             + "</tr>" for one in ranked]
-    more = (f'<details><summary class="note">{len(rows) - LISTED} more</summary><table class="trials">{head}{"".join(rows[LISTED:])}</table></details>'
+    more = (f'<details><summary class="note">{len(rows) - LISTED} more</summary><table '
+            f'class="trials">{head}{"".join(rows[LISTED:])}</table></details>'
             if len(rows) > LISTED else "")
     return f'<h2>Trials</h2><div class="card wide"><table class="trials">{head}{"".join(rows[:LISTED])}</table>{more}</div>' if rows else ""
 
@@ -281,7 +297,8 @@ def made_of(found: Found) -> str:
     one = found.study.identity
     rungs = f"one of {one['halving']} goes on after epochs {', '.join(map(str, one['rungs']))}" if one["rungs"] else "none"
     made = one.get("made_of", {})
-    rows = {"objective": one["objective"], "sampler": f"{one['sampler']}, {one['start']} trials at the start", "halving": rungs, "clock": one["clock"],
+    rows = {"objective": one["objective"], "sampler": f"{one['sampler']}, {one['start']} trials at the start", "halving": rungs,
+            "clock": one["clock"],
             "seed": one["seed"], "data": ", ".join([*one["inputs"], *one["outputs"]]), "options": " ".join(one["options"]),
             "taken without training": ", ".join(f"{count} of {folder}" for folder, count in found.taken().items()),
             "other studies": ", ".join(source["folder"] for source in one.get("sources", [])), "device": made.get("device_name", ""),
