@@ -277,7 +277,7 @@ def test_requests_that_are_no_text_are_refused(name, text, inside, tmp_path, mon
     for words in (("-r", tmp_path / name), (f"--requests={tmp_path / name}",), ("-r", "a.txt", "--filter", tmp_path / name)):
         option = "--filter" if len(words) > 2 else "--requests"
         said = inside("predict", "-n", "model.nc", *words, code=2)
-        assert said.startswith(f"norn: error: {option} {tmp_path / name}: ") and " is not read here, but text (dsstne, libsvm, list, csv, tsv); norn import makes" in said
+        assert said.startswith(f"norn: error: {option} {tmp_path / name}: ") and " is not read here, but text (dsstne, libsvm, csv, tsv, list); norn import makes" in said
 
 
 def test_requests_that_predictor_reads_reach_it(tmp_path):
