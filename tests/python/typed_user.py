@@ -86,11 +86,11 @@ try:
 except DataError as error:
     print(error.problems, error.exit_code + 1, isinstance(error, norn.Error))
 
-study = norn.tune.Study("study", norn.Recommender(hidden=8), {"Training.Alpha": {"Range": [0.1, 0.2]}}, data, validation=0.1, trials=8, metrics_at=[5])
+study = norn.tune.Study("study", norn.Recommender(hidden=8), {"Training.Alpha": {"Range": [0.1, 0.2]}}, data, trials=8, metrics_at=[5])
 norn.tune.Study("study", trails=8)  # error
 value: float = study.run(trials=9).value
 so_far: float = study.best.value  # error
-rows: list[dict[str, object]] = study.trials
+trials: list[dict[str, object]] = study.trials
 recommended = study.best_model().recommend(data)
 outcomes: dict[str, norn.daily.Outcome] = norn.daily.Day("regions.json", "2026-11-22").run(slots=2)
 norn.daily.Day(3)  # error

@@ -28,9 +28,12 @@ def write(folders: Path | Sequence[Path], path: Path | None = None, *, title: st
     folders: of one run, or of several that are compared.
     path: where the page goes; by default report.html in the first folder.
     title: of the page; by default the folder's name.
-    examples: so many examples of the run's data get recommendations by name, from the program predictor. `features` and `input_features`
-        are indexes, label<TAB>number, for models without labels; `requests` is a text, example<TAB>feature:feature:..., to take the
-        examples from; `model` a model other than the run's; `top` how many units each example gets; `predictor` the program.
+    examples: so many examples of the run's data get recommendations by name, from the program predictor.
+    features, input_features: indexes, label<TAB>number, of the output and the input, for models without labels.
+    requests: a text, example<TAB>feature:feature:..., to take the examples from.
+    model: another than the run's.
+    top: how many units each example gets.
+    predictor: the program.
 
     Raises DataError for a folder without a run, and for a page that cannot be written."""
     given = [pathlib.Path(one) for one in ([folders] if isinstance(folders, (str, os.PathLike)) else folders)]

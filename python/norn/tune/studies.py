@@ -168,7 +168,10 @@ class Study:
         return status(*self._look())
 
     def report(self, path: Path | None = None) -> pathlib.Path:
-        """Writes the page of the study, report.html in its folder or where it is said, and returns its path."""
+        """Writes the page of the study, and returns its path.
+
+        path: where it goes; by default report.html in its folder.
+        """
         return looks.report([self.folder], path)
 
     def export(self, kind: str = "csv") -> pathlib.Path:
@@ -259,13 +262,15 @@ def _split(recommender: Recommender) -> tuple[dict[str, object], dict[str, objec
     from .. import _settings
 
     params: dict[str, Any] = {_settings.name_of(name): value for name, value in recommender.get_params().items() if value is not None}
-    made: dict[str, Any] = {"Recipe": params.pop("recipe")}
     if "network" in params:
         raise UsageError("`network`: a Recommender of a network: give the network itself")
+    made: dict[str, Any] = {"Recipe": params.pop("recipe", "sigmoid")}
     if "hidden" in params:
         made["Layers"] = [{"Name": "Hidden", "N": params.pop("hidden")}]
-    table, of_trials = _settings.table(), {name: params.pop(name) for name in ("device", "precision")}
-    params.pop("threads")
+    params.pop("threads", None)
+    table = _settings.table()
+    of_trials = {name: params.pop(name) for name, default in (("device", "auto"), ("precision", "tf32")) if params.get(name) != default}
+    params = {name: value for name, value in params.items() if name not in ("device", "precision")}
     for name, value in _settings.checked(params).items():
         block, _, key = table[name]["key"].rpartition(".")
         if table[name]["for_trials"]:
