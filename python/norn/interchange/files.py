@@ -47,13 +47,18 @@ def convert(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> N
         export(network, FORMATS[end], target)
 
 
+def _caffe(file: str) -> Any:
+    from norn import interchange
+
+    return interchange.import_caffe(pathlib.Path(file).with_suffix(".prototxt"), file)
+
+
 def _reader(source: str | os.PathLike[str]) -> Callable[[str], Any]:
     from norn import interchange
     from norn.network import Network
     others = {end: getattr(interchange, f"import_{name}") for end, name in FORMATS.items()}
     readers: dict[str, Callable[[str], Any]] = {
-        ".nc": Network.load, **others, **dict(zip(READ_ALONE, (
-            interchange.import_keras, lambda file: interchange.import_caffe(pathlib.Path(file).with_suffix(".prototxt"), file))))}
+        ".nc": Network.load, **others, **dict(zip(READ_ALONE, (interchange.import_keras, _caffe)))}
     end = pathlib.Path(source).suffix
     if end in (".pt", ".pth"):
         raise UsageError(f"{os.fspath(source)}: a state_dict does not say of which network it is; norn.import_torch(file, like=descriptor) "
