@@ -10,15 +10,19 @@
 /// Sums over blocks, in fixed point.
 namespace norn {
 
+/// What a sum says of itself, in the device's memory.
+struct SumFlags {
+  std::int64_t coarse_used = 0;   ///< 1 when a partial sum went to a coarse accumulator
+  std::int64_t out_of_range = 0;  ///< 1 when one was not finite or beyond the coarse limit
+};
+
 /// Two accumulators an element (norn/base/fixed_point.h), and whether the coarse one was used or a
 /// partial sum was out of range.
 struct FixedMatrixView {
   MatrixView<std::int64_t> fine;
   MatrixView<std::int64_t> coarse;
-  std::int64_t* coarse_used =
-      nullptr;  ///< set to 1 when a partial sum went to a coarse accumulator
-  std::int64_t* out_of_range =
-      nullptr;  ///< set to 1 when a partial sum was not finite or beyond the coarse limit
+  std::int64_t* coarse_used = nullptr;   ///< as SumFlags
+  std::int64_t* out_of_range = nullptr;  ///< as SumFlags
 };
 
 /// Up to kMost partial sums of one sum, all of its shape.

@@ -9,18 +9,18 @@ namespace {
 
 void require_sum(const FixedMatrixView& sum, Index rows, Index cols) {
   require(sum.fine.rows == rows && sum.fine.cols == cols,
-          "fixed: the fine words differ in shape from the floats");
+          "fixed: the fine accumulators differ in shape from the floats");
   require(sum.coarse.rows == rows && sum.coarse.cols == cols,
-          "fixed: the coarse words differ in shape from the floats");
+          "fixed: the coarse accumulators differ in shape from the floats");
   require(sum.coarse_used != nullptr && sum.out_of_range != nullptr,
           "fixed: coarse_used and out_of_range must be given");
 }
 
 void require_partial_sums(const PartialSums& partial_sums, Index rows, Index cols) {
-  require(partial_sums.count <= PartialSums::kMost, "fixed: too many terms");
+  require(partial_sums.count <= PartialSums::kMost, "fixed: too many partial sums");
   for (int i = 0; i < partial_sums.count; ++i)
     require(partial_sums.of[i].rows == rows && partial_sums.of[i].cols == cols,
-            "fixed: the terms differ in shape from the sum");
+            "fixed: the partial sums differ in shape from the sum");
 }
 
 /// Of accumulators, or of partial sums.
@@ -32,7 +32,7 @@ void require_source(const FixedMatrixView& sum, const PartialSums& partial_sums,
   }
   require_partial_sums(partial_sums, rows, cols);
   require(sum.fine.data == nullptr && sum.coarse.data == nullptr,
-          "fixed: a sum is of words or of terms");
+          "fixed: a sum is of accumulators or of partial sums");
   require(sum.out_of_range != nullptr, "fixed: out_of_range must be given");
 }
 
@@ -49,7 +49,7 @@ void FixedKernels::set(const FixedFormat* format, const PartialSums& partial_sum
                        FixedMatrixView sum) {
   require_sum(sum, sum.fine.rows, sum.fine.cols);
   require_partial_sums(partial_sums, sum.fine.rows, sum.fine.cols);
-  require(partial_sums.count > 0, "fixed: a sum is set to no term");
+  require(partial_sums.count > 0, "fixed: a sum is set to no partial sum");
   do_set(format, partial_sums, sum);
 }
 
@@ -60,7 +60,7 @@ void FixedKernels::to_delta(FixedFormat* format, std::int64_t adapt_count, Fixed
   require(slope.y.rows == delta.rows && slope.y.cols == delta.cols,
           "fixed: the outputs differ in shape from the delta");
   require(bf16.data == nullptr || (bf16.rows == delta.rows && bf16.cols == delta.cols),
-          "fixed: the rounded delta differs in shape from the delta");
+          "fixed: the bf16 delta differs in shape from the delta");
   require(maximum != nullptr, "fixed: maximum must be given");
   do_to_delta(format, adapt_count, sum, partial_sums, slope, delta, bf16, maximum);
 }

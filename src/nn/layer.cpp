@@ -27,9 +27,9 @@ bool is_flat_after_dropout(const Activation& activation) {
 }
 
 // What DeltaSum is told of a layer's sum.
-DeltaSum::Shape sum_shape(const UnitLayer::Settings& settings) {
-  DeltaSum::Shape shape{settings.batch, settings.partition.width(), settings.partial_sums,
-                        settings.reduces_delta};
+SumShape sum_shape(const UnitLayer::Settings& settings) {
+  SumShape shape{settings.batch, settings.partition.width(), settings.partial_sums,
+                 settings.reduces_delta};
   if (!settings.is_gathered) {
     shape.units = settings.mine.count();
     shape.first = settings.mine.begin;

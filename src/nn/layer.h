@@ -50,7 +50,7 @@ class UnitLayer {
     Range mine;  ///< units of this rank
     Index batch = 1;
     Index partial_sums = 0;      ///< of the delta sum; 0: no delta is wanted
-    bool reduces_delta = false;  ///< DeltaSum::Shape::is_reduced
+    bool reduces_delta = false;  ///< SumShape::is_reduced
     bool is_gathered = true;     ///< ranks gather its activations and add up its delta
     bool trainable = true;
     SparsenessPenalty sparseness;  ///< beta 0: off

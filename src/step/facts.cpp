@@ -36,21 +36,14 @@ StepFacts::StepFacts(const Graph& graph, StepSettings settings)
   }
   fuses_.resize(count, false);
   for (int layer : order_) fuses_[std::size_t(layer)] = decide_fusing(layer);
-  number_words();
+  lay_out_outcome();
 }
 
-void StepFacts::number_words() {
-  first_cost_.resize(layers());
-  sum_flag_.resize(layers());
-  first_sum_flag_ = 2 * Index(layers());
+void StepFacts::lay_out_outcome() {
+  outcome_ = OutcomeLayout(layers());
   for (int layer : order_) {
-    if (sums_over_sources(layer)) {
-      sum_flag_[layer] = sum_flags_;
-      sum_flags_ += 2;
-    }
-    if (!is_output(layer)) continue;
-    first_cost_[layer] = first_sum_flag_;
-    first_sum_flag_ += own_blocks(layer).count();
+    if (sums_over_sources(layer)) outcome_.add_source_sum(layer);
+    if (is_output(layer)) outcome_.add_costs(layer, own_blocks(layer).count());
   }
 }
 
@@ -116,12 +109,11 @@ bool StepFacts::sums_over_sources(int layer) const {
   return std::ranges::any_of(matrices(layer), [this](int edge) { return by_source(edge); });
 }
 
-DeltaSum::Shape StepFacts::source_sum(int layer) const {
-  DeltaSum::Shape shape{batch(), this->layer(layer).units()};
+SumShape StepFacts::source_sum(int layer) const {
+  SumShape shape{batch(), this->layer(layer).units()};
   for (int edge : matrices(layer))
     if (by_source(edge)) shape.partial_sums += partition(this->edge(edge).source).blocks();
   shape.is_reduced = ranks() > 1;
-  shape.format = FixedFormat::of_any_step(shape.partial_sums);
   return shape;
 }
 

@@ -3,6 +3,7 @@
 
 #include "src/nn/layer.h"
 #include "src/step/numbered.h"
+#include "src/step/outcome.h"
 #include "src/step/sharding.h"
 
 #include <vector>
@@ -90,7 +91,7 @@ class StepFacts {
   bool gathers(int layer) const { return sharding_.gathered[std::size_t(layer)]; }
   /// Whether a layer's pre-activations are sums over blocks of its sources, and that sum.
   bool sums_over_sources(int layer) const;
-  DeltaSum::Shape source_sum(int layer) const;
+  SumShape source_sum(int layer) const;
 
   /// Whether a hidden layer needs the delta of its activations, of how many partial sums it is the
   /// sum: blocks of all destinations, and one for an edge by source or without weights; and how
@@ -118,20 +119,13 @@ class StepFacts {
   }
   UnitLayer::Settings layer_settings(int layer) const;
 
-  /// What the host learns of a step, as integers: two flags a layer (of its delta sum; of an output
-  /// layer, the second is SoftMax's), a cost for each own output block, then two flags for each sum
-  /// over sources.
-  Index outcome_words() const { return first_sum_flag_ + sum_flags_; }
-  Index first_cost(int layer) const { return first_cost_[layer]; }
-  Index first_sum_flag() const { return first_sum_flag_; }
-  Index sum_flags() const { return sum_flags_; }
-  /// Of the two of a layer's sum, the first among those of all sums.
-  Index sum_flag(int layer) const { return sum_flag_[layer]; }
+  /// What the host learns of a step.
+  const OutcomeLayout& outcome() const { return outcome_; }
 
  private:
   void find_participants();
   void sort_edges();
-  void number_words();
+  void lay_out_outcome();
   bool stored_by_destination(int owner_edge) const;
   bool decide_fusing(int layer) const;
 
@@ -145,10 +139,7 @@ class StepFacts {
   Numbered<BlockPartition> partitions_;
   Numbered<std::vector<Range>> shares_;
   std::vector<bool> fuses_;
-  Numbered<Index> first_cost_;
-  Numbered<Index> sum_flag_;
-  Index first_sum_flag_ = 0;
-  Index sum_flags_ = 0;
+  OutcomeLayout outcome_;
 };
 
 }  // namespace norn

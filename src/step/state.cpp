@@ -64,7 +64,7 @@ void State::begin_arrays() {
       gradient->part.fill_zero();
       gradient->sum.fill_zero();
     }
-  for (auto& words : outcomes) words.fill_zero();
+  for (auto& outcome : outcomes) outcome.fill_zero();
   prediction_flags.fill_zero();
   maxima.fill_zero();
 }

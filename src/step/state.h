@@ -65,11 +65,8 @@ class State : public StepTensors {
   void stage(const char* name) {
     if (names_stages) context.compute.kernels.queue->stage(name);
   }
-  Buffer<std::int64_t>& outcome() { return outcomes[turn]; }
-  /// Costs of an output layer's own blocks.
-  double* costs(int layer) {
-    return reinterpret_cast<double*>(outcome().data() + facts.first_cost(layer));
-  }
+  Buffer<std::byte>& outcome_bytes() { return outcomes[turn]; }
+  Outcome outcome() { return {facts.outcome(), outcome_bytes().data()}; }
   Index examples() const { return now.examples; }
   bool is_alone() const { return facts.ranks() == 1; }
 

@@ -45,9 +45,9 @@ StepTensors::StepTensors(const StepFacts& facts) {
   for (int layer : facts.order()) add_layer(facts, layer);
   for (int edge = 0; edge < facts.edges(); ++edge) add_edge(facts, edge);
   add_lanes(facts);
-  for (auto& words : outcomes)
-    words = {"costs and flags of a step", kWorking, facts.outcome_words()};
-  prediction_flags = {"flags of predictions", kWorking, facts.sum_flags()};
+  for (auto& outcome : outcomes)
+    outcome = {"costs and flags of a step", kWorking, facts.outcome().bytes()};
+  prediction_flags = {"flags of predictions", kWorking, facts.outcome().source_sums()};
   if (!facts.training()) return;
   Index summed = 0;
   bool clips = false;
@@ -82,7 +82,9 @@ void StepTensors::add_layer(const StepFacts& facts, int layer) {
   if (!facts.sums_over_sources(layer)) return;
   const char* of_all = "deltas of all units";
   auto sum = std::make_unique<SourceSum>();
-  sum->parts = DeltaSum(facts.source_sum(layer), !facts.on_gpu(), "sums over sources");
+  const SumShape shape = facts.source_sum(layer);
+  sum->parts = DeltaSum(shape, !facts.on_gpu(), "sums over sources",
+                        FixedFormat::of_any_step(shape.partial_sums));
   sum->z = {"sums over sources", kWorking, batch, facts.units(layer)};
   if (facts.training()) sum->delta = {of_all, kWorking, batch, descriptor.units(), Layout::whole};
   if (facts.training() && facts.device().casts_operands)

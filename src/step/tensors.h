@@ -60,10 +60,10 @@ struct StepTensors {
   // Of all.
   std::vector<Workspace> workspace;  ///< by lane
   HeldBuffer<FixedSum> row_squares;  ///< [lanes x B], with DeltaNorm
-  std::array<HeldBuffer<std::int64_t>, 2>
-      outcomes;                               ///< in turn: one is downloaded during the next step
-  HeldBuffer<std::int64_t> prediction_flags;  ///< of sums over sources
-  HeldBuffer<float> maxima;                   ///< of hidden layers with a delta, last layers first
+  /// As StepFacts::outcome(), in turn: one is downloaded during the next step.
+  std::array<HeldBuffer<std::byte>, 2> outcomes;
+  HeldBuffer<SumFlags> prediction_flags;  ///< of sums over sources
+  HeldBuffer<float> maxima;               ///< of hidden layers with a delta, last layers first
 
   /// visit(name of what it belongs to or "", array)
   template <typename Visit>
@@ -142,7 +142,7 @@ void StepTensors::for_each(const StepFacts& facts, const Visit& visit) {
   name.clear();
   for (Workspace& lane : workspace) lane.for_each_tensor(one);
   one(row_squares);
-  for (auto& words : outcomes) one(words);
+  for (auto& outcome : outcomes) one(outcome);
   one(prediction_flags);
   one(maxima);
 }

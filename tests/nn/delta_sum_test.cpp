@@ -29,7 +29,7 @@ class DeltaSumTest : public testing::Test {
     }
     return partial_sums;
   }
-  static DeltaSum sum_in(Memory& memory, const DeltaSum::Shape& shape) {
+  static DeltaSum sum_in(Memory& memory, const SumShape& shape) {
     DeltaSum sum(shape, memory.is_host());
     allocate_tensors(sum, memory);
     sum.initialise(memory);
@@ -37,11 +37,11 @@ class DeltaSumTest : public testing::Test {
   }
   /// Takes the sum of the partial sums, which come `at_once` at a time.
   std::vector<float> sum(DeltaSum& sum, std::vector<Matrix<float>>& partial_sums, Index at_once) {
-    std::int64_t flags[2] = {0, 0};
-    sum.begin(kExamples, flags);
+    SumFlags flags;
+    sum.begin(kExamples, &flags);
     for (Index i = 0; i < Index(partial_sums.size());) {
       const Index wanted = std::min(at_once, Index(partial_sums.size()) - i);
-      const DeltaSum::Slots slots = sum.next_slots(compute_, wanted);
+      const SumSlots slots = sum.next_slots(compute_, wanted);
       EXPECT_LE(slots.count, wanted);
       for (const MatrixView<float>& slot : slots.all()) {
         EXPECT_EQ(slot.data - slots.of[0].data,
@@ -55,7 +55,7 @@ class DeltaSumTest : public testing::Test {
     }
     Matrix<float> result(kExamples, kUnits);
     sum.take(compute_, 0, result.view());
-    EXPECT_EQ(flags[1], 0);
+    EXPECT_EQ(flags.out_of_range, 0);
     return {result.view().data, result.view().data + kExamples * kUnits};
   }
 
@@ -89,7 +89,7 @@ TEST_F(DeltaSumTest, HasTheSameBitsHoweverPartialSumsCome) {
 TEST_F(DeltaSumTest, NeedsNoAccumulatorsForFourPartialSumsOfOneRank) {
   const Index accumulators = 2 * kExamples * kUnits * Index(sizeof(std::int64_t));
   const auto bytes = [&](Index partial_sums, bool is_reduced) {
-    const DeltaSum::Shape shape{kExamples, kUnits, partial_sums, is_reduced};
+    const SumShape shape{kExamples, kUnits, partial_sums, is_reduced};
     Index all = 0;
     DeltaSum(shape, false).for_each_tensor([&](auto& array) {
       if (array.tensor().rows > 1) all += array.tensor().bytes();

@@ -48,8 +48,7 @@ Network::Parts::Parts(Graph the_graph, const std::vector<DatasetShape>& shapes,
       to_activations(step::compile_activations(facts)) {
   WorkQueue& queue = *compute().kernels.queue;
   for (int i = 0; i <= queue.depth(); ++i)
-    places.push_back(static_cast<std::int64_t*>(
-        queue.staging(std::size_t(facts.outcome_words()) * sizeof(std::int64_t))));
+    places.push_back(static_cast<std::byte*>(queue.staging(std::size_t(facts.outcome().bytes()))));
 }
 
 void Network::Parts::require_planned(const BoundBatch& batch, const char* function) const {

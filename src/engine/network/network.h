@@ -13,6 +13,8 @@
 /// can make.
 namespace norn {
 
+class Outcome;
+
 /// What an op of a step took.
 struct OpTime {
   std::string name;
@@ -143,7 +145,7 @@ class Network {
 
   FixedSum cost_and_outputs(const BoundBatch& batch, int visited, const BlockVisitor& visit);
   FixedSum all_reduce_outcome(std::vector<std::int64_t>& trouble, const FixedSum& cost);
-  FixedSum read_cost(std::span<const std::int64_t> words);
+  FixedSum read_cost(const Outcome& outcome);
   void require_sums_in_range();
   MatrixView<const float> in_main_memory(MatrixView<const float> values);
 

@@ -3,7 +3,6 @@
 #include "norn/base/error.h"
 #include "src/engine/network/network_parts.h"
 
-#include <bit>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -35,31 +34,28 @@ FixedSum Network::cost_and_outputs(const BoundBatch& batch, int visited,
   parts_->pass(step::compile_cost(parts_->facts, visited), batch, &visit, true);
   require_sums_in_range();
   context().collectives->wait_for_all(*context().compute.kernels.queue);
-  Buffer<std::int64_t>& outcome = parts_->state.outcome();
-  std::vector<std::int64_t> words(std::size_t(outcome.size()));
-  outcome.read(words.data(), outcome.size());
-  return read_cost(words);
+  const Buffer<std::byte>& of_step = parts_->state.outcome_bytes();
+  std::vector<std::byte> bytes(std::size_t(of_step.size()));
+  of_step.read(bytes.data(), of_step.size());
+  return read_cost({parts_->facts.outcome(), bytes.data()});
 }
 
-std::int64_t Network::Parts::add_costs(int layer, const std::int64_t* words, FixedSum& cost) const {
+std::int64_t add_costs(std::span<const double> of_blocks, FixedSum& cost) {
   std::int64_t wrong = 0;
-  for (Index b = 0; b < facts.own_blocks(layer).count(); ++b) {
-    const double part = std::bit_cast<double>(words[facts.first_cost(layer) + b]);
-    std::isfinite(part) ? cost.add(part) : void(++wrong);
-  }
+  for (double part : of_blocks) std::isfinite(part) ? cost.add(part) : void(++wrong);
   return wrong;
 }
 
-// Blocks' costs of all ranks; `words` are laid out as StepFacts says.
-FixedSum Network::read_cost(std::span<const std::int64_t> words) {
+// Blocks' costs of all ranks.
+FixedSum Network::read_cost(const Outcome& outcome) {
   FixedSum cost;
   const StepFacts& facts = parts_->facts;
   std::vector<std::int64_t> trouble(std::size_t(facts.layers()), 0);
   for (int layer : facts.order()) {
     const auto at = std::size_t(layer);
     if (!facts.is_output(layer)) continue;
-    trouble[at] += words[2 * at + 1] != 0;  // of SoftMax's sums
-    trouble[at] += parts_->add_costs(layer, words.data(), cost);
+    trouble[at] += outcome.sum(layer)->out_of_range != 0;  // of SoftMax's sums
+    trouble[at] += add_costs(outcome.costs(layer), cost);
   }
   const FixedSum all = all_reduce_outcome(trouble, cost);
   for (int layer : facts.order())

@@ -13,11 +13,10 @@ struct Network::Parts {
   Parts(Graph graph, const std::vector<DatasetShape>& shapes, const Context& context, Index batch,
         Pass purpose, const BlockRule* blocks);
 
-  // What the host learns of a step, as StepFacts lays it out. Each step in flight has a place in
-  // main memory to copy it to.
+  // Each step in flight has a place in main memory to copy its outcome to.
   struct InFlight {
     StepPosition position;
-    std::int64_t* words = nullptr;
+    std::byte* outcome = nullptr;
     WorkQueue::Mark done = 0;
   };
 
@@ -28,7 +27,7 @@ struct Network::Parts {
   const step::Program to_activations;
   std::vector<LabelTable> unit_labels;  // by layer, or empty
   Buffer<float> host_values;            // of outputs() and activations()
-  std::vector<std::int64_t*> places;
+  std::vector<std::byte*> places;
   std::size_t next_place = 0;
   std::deque<InFlight> in_flight;
   std::unique_ptr<step::OpTimes> times;
@@ -40,10 +39,10 @@ struct Network::Parts {
   /// Loads a batch and makes a pass over it that learns nothing.
   void pass(const step::Program& program, const BoundBatch& batch, const BlockVisitor* visit,
             bool with_targets = false);
-  /// Adds the costs of an output layer's own blocks among the words of a step. How many of them are
-  /// not finite.
-  std::int64_t add_costs(int layer, const std::int64_t* words, FixedSum& cost) const;
   void require_planned(const BoundBatch& batch, const char* function) const;
 };
+
+/// Adds the costs of blocks. How many of them are not finite.
+std::int64_t add_costs(std::span<const double> of_blocks, FixedSum& cost);
 
 }  // namespace norn

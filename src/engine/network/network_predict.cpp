@@ -25,15 +25,18 @@ void Network::predict(const BoundBatch& batch, int output_layer, const BlockVisi
 
 // A sum without the terms that were out of range must not pass for a prediction, on any rank.
 void Network::require_sums_in_range() {
-  const Buffer<std::int64_t>& of_sums = parts_->state.prediction_flags;
+  const Buffer<SumFlags>& of_sums = parts_->state.prediction_flags;
   if (of_sums.empty()) return;
-  std::vector<std::int64_t> flags(std::size_t(of_sums.size()));
+  std::vector<SumFlags> flags(std::size_t(of_sums.size()));
   context().collectives->wait_for_all(*context().compute.kernels.queue);
   of_sums.read(flags.data(), of_sums.size());
-  context().communicator.all_reduce_sum(flags);
+  std::vector<std::int64_t> out_of_range;
+  for (const SumFlags& of_sum : flags) out_of_range.push_back(of_sum.out_of_range);
+  context().communicator.all_reduce_sum(out_of_range);
   const StepFacts& facts = parts_->facts;
   for (int layer : order())
-    if (facts.sums_over_sources(layer) && flags[std::size_t(facts.sum_flag(layer)) + 1] != 0)
+    if (facts.sums_over_sources(layer) &&
+        out_of_range[std::size_t(facts.outcome().source_sum(layer))] != 0)
       throw DivergenceError(
           fmt::format("layer \"{}\": a pre-activation is not finite or too large; the model has "
                       "diverged, or the inputs are far from what it was trained on",

@@ -33,7 +33,8 @@ void Network::begin_step(const BoundBatch& batch, const StepPosition& position) 
     queue.run([&] { step::run(parts.training, state); });
   }
   Parts::InFlight step{position, parts.places[parts.next_place++ % parts.places.size()]};
-  queue.download(step.words, state.outcome().data(), std::size_t(state.outcome().bytes()));
+  const Buffer<std::byte>& outcome = state.outcome_bytes();
+  queue.download(step.outcome, outcome.data(), std::size_t(outcome.size()));
   step.done = queue.mark();
   parts.in_flight.push_back(step);
 }
@@ -67,20 +68,21 @@ FixedSum Network::finish_step() {
   parts_->in_flight.pop_front();
   context().collectives->wait(*context().compute.kernels.queue, step.done);
   const auto& layers = descriptor().layers;
-  // One word a layer, which ranks add up: costs that are not finite, or deltas of a hidden layer,
+  // A number a layer, which ranks add up: costs that are not finite, or deltas of a hidden layer,
   // count 1, sums of SoftMax that are out of range 2^32. Then one a layer for its source sum.
   constexpr std::int64_t kSumOutOfRange = std::int64_t(1) << 32;
   std::vector<std::int64_t> trouble(2 * layers.size(), 0);
   FixedSum cost;
   const StepFacts& facts = parts_->facts;
+  const Outcome outcome(facts.outcome(), step.outcome);
   for (int layer : facts.order()) {
     const auto at = std::size_t(layer);
-    const bool flagged = step.words[2 * at + 1] != 0;
+    const bool flagged = outcome.sum(layer)->out_of_range != 0;
     if (!facts.is_input(layer) && flagged)
       trouble[at] = facts.is_output(layer) ? kSumOutOfRange : 1;
     if (facts.sums_over_sources(layer))
-      trouble[layers.size() + at] = step.words[facts.first_sum_flag() + facts.sum_flag(layer) + 1];
-    if (facts.is_output(layer)) trouble[at] += parts_->add_costs(layer, step.words, cost);
+      trouble[layers.size() + at] = outcome.source_sum(layer)->out_of_range;
+    trouble[at] += add_costs(outcome.costs(layer), cost);
   }
   const FixedSum all = all_reduce_outcome(trouble, cost);
   const auto divergence = [&](int layer, const char* what) {

@@ -7,11 +7,11 @@ namespace {
 
 constexpr int kSmallSums = 2;  // of a step: its cost and its errors, whether to stop
 
-// `flags`: two words for each sum. They become 0 after this, because sums look at their old ones.
-void begin_source_sums(State& state, std::int64_t* flags) {
+// `flags`: by sum. They become 0 after this, because sums look at their old ones.
+void begin_source_sums(State& state, SumFlags* flags) {
   for (int layer : state.facts.order())
     if (const auto& sum = state.source_sums[layer])
-      sum->parts.begin(state.examples(), flags + state.facts.sum_flag(layer));
+      sum->parts.begin(state.examples(), flags + state.facts.outcome().source_sum(layer));
 }
 
 }  // namespace
@@ -19,18 +19,18 @@ void begin_source_sums(State& state, std::int64_t* flags) {
 void BeginStep::run(State& state) const {
   state.late.clear();
   state.stage("batch");
-  std::int64_t* words = state.outcome().data();
+  const Outcome outcome = state.outcome();
   for (int layer : state.facts.order())
     if (state.facts.wants_delta(layer))
-      state.units[layer]->delta_sum.begin(state.examples(), words + 2 * layer);
-  begin_source_sums(state, words + state.facts.first_sum_flag());
-  state.outcome().fill_zero();
+      state.units[layer]->delta_sum.begin(state.examples(), outcome.sum(layer));
+  begin_source_sums(state, outcome.source_sums());
+  state.outcome_bytes().fill_zero();
 }
 
 void BeginForward::run(State& state) const {
   begin_source_sums(state, state.prediction_flags.data());
   state.prediction_flags.fill_zero();
-  if (costs) state.outcome().fill_zero();
+  if (costs) state.outcome_bytes().fill_zero();
 }
 
 void BeginOutputs::run(State& state) const {

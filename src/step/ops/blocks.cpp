@@ -24,8 +24,7 @@ void send_delta(State& state, const UnitLayer& unit, const Connection& connectio
   const Index width = unit.partition().block_width();
   for (Index first = units.begin; first < units.end;) {
     state.stage(stages_of(state.facts, unit.settings().number).input_delta);
-    DeltaSum::Slots dx =
-        source.delta_sum.next_slots(compute, (units.end - first + width - 1) / width);
+    SumSlots dx = source.delta_sum.next_slots(compute, (units.end - first + width - 1) / width);
     if (dx.count == 0) {
       dx.of[0] = {state.workspace[std::size_t(lane)].dx.view().data, delta.rows(),
                   connection.sources(), connection.sources()};

@@ -45,7 +45,7 @@ Index OutputBlocks::run_fused(State& state, const TargetView& target) const {
   const BlockPartition& partition = state.facts.partition(layer);
   const Range blocks = state.facts.own_blocks(layer);
   const Index most = blocks_at_once(partition, state.facts.batch());
-  double* costs = state.costs(layer);
+  double* costs = state.outcome().costs(layer).data();
   for (Index b = 0; b < blocks.count(); b += most) {
     const Index last = std::min(b + most, blocks.count()) - 1;
     const Range units{partition.units(blocks.begin + b).begin,

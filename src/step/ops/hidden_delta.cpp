@@ -13,8 +13,10 @@ void reduce_delta(State& state, int layer) {
   const StepFacts& facts = state.facts;
   if (!facts.exchanges_partial_sums(layer))
     return reduce_accumulators(state, sum, facts.shares(layer));
-  sum.receive(state.collectives().exchange_columns(
-      sum.partial_sums(), sum.examples(), facts.partial_sums_by_rank(layer), facts.shares(layer)));
+  DeviceSum& kept = sum.on_device();
+  kept.receive(state.collectives().exchange_columns(kept.partial_sums(), kept.examples(),
+                                                    facts.partial_sums_by_rank(layer),
+                                                    facts.shares(layer)));
 }
 
 // The Jacobian of SoftMax depends on all units of a row: every rank forms the whole rows.

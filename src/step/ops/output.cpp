@@ -93,7 +93,7 @@ OutputBlock output_block(State& state, int layer, const TargetView& target, Rang
 }
 
 std::int64_t* out_of_range(State& state, int layer) {
-  return state.outcome().data() + 2 * layer + 1;
+  return &state.outcome().sum(layer)->out_of_range;
 }
 
 void activate_block(State& state, int layer, MatrixView<float> z) {
@@ -108,7 +108,7 @@ void DeltaNorms::run(State& state) const {
   const TargetView target = target_view(state, layer);
   state.stage("norms of deltas");
   state.row_squares.fill_zero();
-  double* costs = state.costs(layer);
+  double* costs = state.outcome().costs(layer).data();
   for_own_blocks(state, layer, [&](Index b, Range units, int lane) {
     Matrix<float> z(state.examples(), units.count(), state.compute().memory);
     pre_activation(state, layer, units, z.view(), "norms of deltas");
@@ -138,7 +138,7 @@ void OutputBlocks::run(State& state) const {
   const float limit = unit.descriptor().delta_norm;
   const Range blocks = state.facts.own_blocks(layer);
   const Index fused = fuses ? run_fused(state, target) : 0;
-  double* costs = state.costs(layer);
+  double* costs = state.outcome().costs(layer).data();
   state.compute().executor.for_each(blocks.count() - fused, [&](Index i, int lane) {
     const Index b = fused + i;
     const Range units = unit.partition().units(blocks.begin + b);
@@ -178,7 +178,7 @@ void OutputBlocks::work(const StepFacts& facts, WorkList& list) const {
 void CostBlocks::run(State& state) const {
   const bool keeps_z = !state.room<OutputRoom>(layer).kept_z.empty();
   const TargetView target = target_view(state, layer);
-  double* costs = state.costs(layer);
+  double* costs = state.outcome().costs(layer).data();
   for_own_blocks(state, layer, [&](Index b, Range units, int lane) {
     const MatrixView<float> z = block_z(state, layer, units, lane);
     if (!keeps_z) pre_activation(state, layer, units, z, "output forward");

@@ -8,8 +8,8 @@ namespace norn::step {
 
 void reduce_accumulators(State& state, DeltaSum& sum, std::span<const Range> shares) {
   Collectives& collectives = state.collectives();
-  sum.fill_accumulators(state.compute());
   sum.reduce(
+      state.compute(),
       [&](std::span<const MatrixView<std::int64_t>> accumulators) {
         collectives.reduce_scatter_columns(accumulators, shares);
       },
