@@ -31,7 +31,7 @@ DeviceTraits traits_of(const Compute& compute) {
 }
 
 Weights::Weights(const WeightShape& shape, int slots, bool trainable, const DeviceTraits& device)
-    : shape_(shape), slots_(slots) {
+    : shape_(shape), slots_(slots), block_rule_(device.block_rule) {
   if (shape_.replicated) shape_.mine = {0, shape_.destinations};
   const Index mine = shape_.mine.count();
   const bool rows_are_mine = shape.by_destination || shape.by_source;
@@ -163,7 +163,7 @@ void Connection::update(const Compute& compute, const WeightStep& step, const La
                                     weights_->bf16_of(units), block))
     return;
   const Index n = x.dense.cols();
-  const Index together = gradient_units(compute.kernels.block_rule, block, units.count(), n);
+  const Index together = gradient_units(weights_->block_rule(), block, units.count(), n);
   // A part of a block is a product by itself, and ends where the block does.
   const bool whole = together >= std::min(block, units.count());
   for_blocks(units.count(), std::max(block, together), [&](Index begin, Index length) {

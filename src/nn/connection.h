@@ -98,6 +98,8 @@ class Weights {
   MatrixView<Bfloat16> bf16_of(Range units);
   void cast_to_bf16(const Compute& compute);
   int slots() const { return slots_; }
+  /// Of the network, which says how much of a gradient is made at once.
+  const BlockRule& block_rule() const { return block_rule_; }
   /// 0: values, from 1 on: the state arrays.
   MatrixView<float> part(int number) {
     return number == 0 ? values() : slot_[std::size_t(number - 1)].view();
@@ -114,6 +116,7 @@ class Weights {
   MatrixView<T> cut(MatrixView<T> whole, Range units) const;
   WeightShape shape_;
   int slots_ = 0;
+  BlockRule block_rule_;
   HeldMatrix<float> values_;
   std::array<HeldMatrix<float>, std::size_t(kMostSlots)> slot_;
   HeldMatrix<Bfloat16> bf16_;

@@ -99,7 +99,7 @@ void require_room(const Graph& graph, const std::vector<DatasetShape>& shapes,
   }
   const std::int64_t free = runtime.available_bytes();
   require_memory(plan_memory(graph, settings), settings,
-                 settings.on_gpu ? free : free / ranks_on_this_host());
+                 settings.on_gpu() ? free : free / ranks_on_this_host());
 }
 
 }  // namespace

@@ -102,7 +102,7 @@ void plan_on_device(const TrainOptions& options, Communicator& communicator, Pre
   run.memory = plan_memory(run.graph, settings);
   // The data sets are open: what they hold of main memory is taken already.
   run.available_bytes =
-      settings.on_gpu ? free : free / ranks_on_this_host() + run.memory.data_bytes;
+      settings.on_gpu() ? free : free / ranks_on_this_host() + run.memory.data_bytes;
 }
 
 }  // namespace norn::run

@@ -27,7 +27,7 @@ using Floor = std::function<JsonValue(const WorkPlan&)>;
 
 Floor measured_floor(const Graph& graph, const PlanSettings& settings, const Compute& compute,
                      std::int64_t spare_bytes) {
-  if (!settings.on_gpu) {
+  if (!settings.on_gpu()) {
     const WorkRates rates = measure_rates(compute, graph, settings.batch);
     return [rates](const WorkPlan& work) { return JsonValue(floor_seconds(work, rates)); };
   }

@@ -5,26 +5,23 @@
 #include "norn/base/error.h"
 
 namespace norn::step {
-namespace {
 
-UpdateSchedule make_schedule(const NetworkDescriptor& network) {
-  UpdateSchedule schedule;
+UpdateSchedule schedule_of(const NetworkDescriptor& network, float rate, std::int64_t warm_up) {
   const TrainingDescriptor& training = network.training;
-  schedule.rate = training.rate;
-  schedule.decay = network.decay;
-  schedule.l2 = training.lambda;
-  schedule.l1 = training.lambda1;
-  schedule.clip = training.clip_gradient;
+  UpdateSchedule schedule{.rate = rate,
+                          .decay = network.decay,
+                          .l2 = training.lambda,
+                          .l1 = training.lambda1,
+                          .clip = training.clip_gradient};
+  schedule.warm_up_in(warm_up);
   return schedule;
 }
-
-}  // namespace
 
 State::State(const StepFacts& the_facts, const Context& the_context)
     : StepTensors(the_facts),
       facts(the_facts),
       context(the_context),
-      schedule(make_schedule(the_facts.graph().network)) {
+      schedule(schedule_of(network(), network().training.rate, 0)) {
   inputs.resize(facts.layers());
   batches.resize(facts.layers());
   bound.resize(facts.layers());

@@ -37,6 +37,9 @@ struct Request {
   const BlockVisitor* visit = nullptr;  ///< of the outputs that a prediction finds
 };
 
+/// The steps of a network at a rate before Decay, which rises in the first `warm_up` steps.
+UpdateSchedule schedule_of(const NetworkDescriptor& network, float rate, std::int64_t warm_up);
+
 class State : public StepTensors {
  public:
   /// `facts` must outlive it.

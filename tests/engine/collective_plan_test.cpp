@@ -83,7 +83,7 @@ TEST(CollectivePlan, IsWhatTrainingExchanges) {
     PlanSettings settings;
     settings.batch = recipe.network.training.batch;
     settings.ranks = kRanks;
-    settings.block_rule = recipe.blocks;
+    settings.device.block_rule = recipe.blocks;
     std::map<Kind, double> planned;
     std::map<Kind, int> planned_calls;
     for (const CollectivePlan& collective :

@@ -68,10 +68,8 @@ void write_wide_data(const Recipe& recipe, const std::filesystem::path& path) {
 PlanSettings settings_of(const Recipe& recipe, const DataBinding& data, const Context& context) {
   PlanSettings settings;
   settings.batch = recipe.network.training.batch;
-  settings.block_rule = context.compute.kernels.block_rule;
-  settings.on_gpu = true;
-  settings.casts_operands = context.compute.kernels.casts_operands;
-  settings.transposes_operands = context.compute.kernels.transposes_operands;
+  settings.device = traits_of(context.compute);
+  settings.device.is_host = false;
   for (const Dataset* set : data.sets()) settings.sets.push_back(set->info());
   settings.data_memory_bytes = std::int64_t(1) << 32;
   return settings;
@@ -195,7 +193,7 @@ TEST_F(DataOnGpuTest, IsChosenWhereTheDataFit) {
       message_of<UsageError>([&] { choose_data_on_gpu(graph, settings, DataOnGpu::yes, all); }),
       "`data_on_gpu` yes: the data are streamed from their files; give a larger "
       "`data_memory`, or leave it out");
-  settings.on_gpu = false;
+  settings.device.is_host = true;
   EXPECT_FALSE(choose_data_on_gpu(graph, settings, DataOnGpu::automatic, all));
   EXPECT_THROW(choose_data_on_gpu(graph, settings, DataOnGpu::yes, all), UsageError);
 }

@@ -65,7 +65,7 @@ PlanSettings settings_of(const Recipe& recipe, int ranks, int lanes, Pass purpos
   settings.ranks = ranks;
   settings.lanes = lanes;
   settings.purpose = purpose;
-  settings.block_rule = recipe.blocks;
+  settings.device.block_rule = recipe.blocks;
   settings.sets = infos(recipe);
   settings.data_memory_bytes = 1 << 30;
   return settings;
@@ -77,8 +77,8 @@ std::int64_t allocated_by_rank_0(const Recipe& recipe, const PlanSettings& setti
     Executor executor(settings.lanes);
     Kernels kernels = make_cpu_kernels(executor);
     kernels.block_rule = recipe.blocks;
-    kernels.casts_operands = settings.casts_operands;
-    kernels.transposes_operands = settings.transposes_operands;
+    kernels.casts_operands = settings.device.casts_operands;
+    kernels.transposes_operands = settings.device.transposes_operands;
     CountingMemory memory;
     const Context context{Compute{executor, kernels, memory}, communicator,
                           make_host_collectives(communicator), Log()};
@@ -104,8 +104,8 @@ TEST_P(MemoryPlanTest, IsWhatANetworkAllocates) {
       for (int lanes : {1, 4}) {
         PlanSettings settings = settings_of(recipe_, ranks, lanes, purpose);
         // As GPUs in bfloat16 and in tf32, which have one lane.
-        settings.casts_operands = lanes == 1 && ranks == 1;
-        settings.transposes_operands = lanes == 1 && ranks == 3;
+        settings.device.casts_operands = lanes == 1 && ranks == 1;
+        settings.device.transposes_operands = lanes == 1 && ranks == 3;
         settings.keeps_state = lanes == 4 && purpose == Pass::training;
         const MemoryPlan plan = plan_memory(graph, settings);
         std::int64_t in_buffers = 0;
@@ -129,7 +129,8 @@ TEST_P(MemoryPlanTest, HasPlaceForWhatRanksSendEachOther) {
   for (const Pass purpose : {Pass::training, Pass::prediction})
     for (const int ranks : {1, 2, 4}) {
       PlanSettings settings = settings_of(recipe_, ranks, 1, purpose);
-      settings.on_gpu = settings.casts_operands = true;
+      settings.device.is_host = false;
+      settings.device.casts_operands = true;
       std::int64_t place = 0;
       for (const BufferPlan& buffer : plan_memory(graph, settings).buffers)
         if (buffer.name == "columns for other ranks") place = buffer.bytes;
@@ -235,7 +236,7 @@ TEST(MemoryPlan, CountsWhatValidationsTake) {
   for (DatasetInfo& set : settings.validation.sets) set.entries = 0;
   EXPECT_EQ(plan_memory(graph, settings).batch_bytes, without.batch_bytes);
   // On a GPU the data of validations stay outside, and their batches have no rows to be found at.
-  settings.on_gpu = true;
+  settings.device.is_host = false;
   settings.validation = plan_validation(graph.network, {&held, output});
   EXPECT_EQ(plan_memory(graph, settings).data_bytes, 0);
   const std::int64_t shared = plan_memory(graph, settings).batch_bytes;

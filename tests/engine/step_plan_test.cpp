@@ -303,8 +303,8 @@ TEST(StepPlan, SaysWhereMoreRanksStopPaying) {
 TEST(StepPlan, OfAHundredMillionOutputsOnACpuCluster) {
   const MachineDescription cluster = machine("cpu_cluster.json");
   const Planned planned = plan_of(shop(100'000'000, 128, "Adam"), cluster, Precision::bf16, 64);
-  EXPECT_FALSE(planned.settings.on_gpu);
-  EXPECT_FALSE(planned.settings.casts_operands);  // a CPU computes in fp32
+  EXPECT_FALSE(planned.settings.on_gpu());
+  EXPECT_FALSE(planned.settings.device.casts_operands);  // a CPU computes in fp32
   EXPECT_EQ(planned.settings.lanes, 64);
   const StepPlan plan = plan_step(planned.graph, planned.settings, cluster, 64);
   EXPECT_GT(plan.seconds(), 0.1);
@@ -319,7 +319,7 @@ TEST(StepPlan, KnowsEveryRecipe) {
     const Graph graph = make_graph(recipe.network, recipe.shapes(), "test");
     PlanSettings settings;
     settings.batch = recipe.network.training.batch;
-    settings.block_rule = recipe.blocks;
+    settings.device.block_rule = recipe.blocks;
     EXPECT_TRUE(plan_collectives(graph, settings).empty());
     settings.ranks = 3;
     const StepPlan plan = plan_step(graph, settings, cluster, 3);

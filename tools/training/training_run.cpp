@@ -150,11 +150,11 @@ class TrainerRun {
     const Links links = links_of(*plan.context);
     if (session_.rank() != 0) return;
     print_results(plan_text(plan.memory, settings, plan.available_bytes));
-    if (plan.memory.total_bytes() > plan.available_bytes && settings.on_gpu) return;
+    if (plan.memory.total_bytes() > plan.available_bytes && settings.on_gpu()) return;
     const MachineDescription here = machine_here(plan.graph, settings, *plan.context, links);
     StepPlan step = plan_step(plan.graph, settings, here, links.nodes);
     const WorkPlan work = plan_work(plan.graph, settings);
-    if (settings.on_gpu) {
+    if (settings.on_gpu()) {
       const StepTime time = measure_step(plan.graph, settings, *plan.context);
       take_measured(step, time.seconds);
       print_results(step_text(settings, work, time));
@@ -191,9 +191,9 @@ class TrainerRun {
   static MachineDescription machine_here(const Graph& graph, const PlanSettings& settings,
                                          const Context& context, const Links& links) {
     MachineDescription here =
-        settings.on_gpu ? h200_machine()
-                        : measured_machine(measure_rates(context.compute, graph, settings.batch),
-                                           graph.network.training.optimizer);
+        settings.on_gpu() ? h200_machine()
+                          : measured_machine(measure_rates(context.compute, graph, settings.batch),
+                                             graph.network.training.optimizer);
     here.inside_node = links.inside_node;
     here.between_nodes = links.between_nodes;
     return here;

@@ -168,13 +168,12 @@ std::vector<float> Network::feature_weights(int layer) const {
 }
 
 void Network::set_rate(float rate, std::int64_t warm_up, std::int64_t step) {
-  UpdateSchedule& schedule = parts_->state.schedule;
-  if (schedule.rate == rate && schedule.warm_up == warm_up) return;
+  const UpdateSchedule schedule = step::schedule_of(descriptor(), rate, warm_up);
+  if (schedule == parts_->state.schedule) return;
   require(parts_->in_flight.empty(),
           "Network::set_rate: steps begun before must be finished first");
   catch_up(step);
-  schedule.rate = rate;
-  schedule.warm_up_in(warm_up);
+  parts_->state.schedule = schedule;
 }
 
 void Network::catch_up(std::int64_t step) {

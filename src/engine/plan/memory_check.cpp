@@ -15,17 +15,14 @@ constexpr Index kGpuReserve = Index(1) << 30;  // left free beside data sets on 
 
 void set_device(PlanSettings& settings, const Compute& compute) {
   settings.lanes = compute.executor.lanes();
-  settings.block_rule = compute.kernels.block_rule;
-  settings.on_gpu = !compute.memory.is_host();
-  settings.casts_operands = compute.kernels.casts_operands;
-  settings.transposes_operands = compute.kernels.transposes_operands;
+  settings.device = traits_of(compute);
 }
 
 bool choose_data_on_gpu(const Graph& graph, PlanSettings settings, DataOnGpu wish,
                         std::int64_t available_bytes) {
   const bool must = wish == DataOnGpu::yes;
   if (wish == DataOnGpu::no) return false;
-  if (!settings.on_gpu) {
+  if (!settings.on_gpu()) {
     if (must) throw UsageError("`data_on_gpu` yes: this run computes on the CPU; leave it out");
     return false;
   }

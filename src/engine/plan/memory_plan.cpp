@@ -113,7 +113,7 @@ class Planner {
 
   // What kernels of a GPU keep for themselves.
   void add_workspaces() {
-    if (!settings_.on_gpu) return;
+    if (!settings_.on_gpu()) return;
     count_working("workspace of products", kGpuWorkspace);
     for (int layer : facts_.order())
       if (facts_.is_softmax(layer) && facts_.may_fuse_delta(layer))
@@ -125,7 +125,7 @@ class Planner {
   // GPUs of several ranks send and receive packed columns: in the largest workspace for NCCL, or in
   // workspaces of the machine's GPUs, of which smaller ones stay (PeerTransport).
   void add_exchange_workspace() {
-    if (!settings_.on_gpu || facts_.ranks() == 1) return;
+    if (!settings_.on_gpu() || facts_.ranks() == 1) return;
     std::int64_t nccl = 0, last = 0;
     std::int64_t peers = kPeerWorkspace;
     const step::Program program =
@@ -154,8 +154,8 @@ class Planner {
   BatchBytes batch_bytes(const DatasetInfo& set) const {
     const double each = set.gives_sparse_batches() ? 4.0 * entries_per_example(set) * 8.0
                                                    : double(set.width()) * double(kFloat);
-    return {double(settings_.on_gpu ? kBatchesOnGpu : kBatchesHeld) * row_bytes(set),
-            settings_.on_gpu ? double(kBatchesOnGpu) * each : each};
+    return {double(settings_.on_gpu() ? kBatchesOnGpu : kBatchesHeld) * row_bytes(set),
+            settings_.on_gpu() ? double(kBatchesOnGpu) * each : each};
   }
 
   // A run that validates reads no training batches meanwhile, and prepares its batches in the same
@@ -183,7 +183,7 @@ class Planner {
     plan_.data_streamed = held > settings_.data_memory_bytes;
     for (const DatasetInfo& set : settings_.sets)
       count(&MemoryPlan::batch_bytes, "batches of " + set.name, Index(bytes_with_validation(set)));
-    if (!plan_.data_streamed && (!settings_.on_gpu || settings_.data_on_gpu))
+    if (!plan_.data_streamed && (!settings_.on_gpu() || settings_.data_on_gpu))
       count(&MemoryPlan::data_bytes, "data sets", held);
     add_validation();
   }
@@ -198,13 +198,13 @@ class Planner {
   void add_validation() {
     const ValidationPlan& validation = settings_.validation;
     if (validation.sets.empty()) return;
-    if (!settings_.on_gpu)
+    if (!settings_.on_gpu())
       count(&MemoryPlan::data_bytes, "data sets of validations", validation.held_bytes);
     const Index examples = std::min(settings_.batch, validation.sets.front().examples);
     double known = 0.0;  // units of an example
     for (const DatasetInfo& set : validation.seen) {
       known += entries_per_example(set);
-      if (!settings_.on_gpu)
+      if (!settings_.on_gpu())
         count(&MemoryPlan::batch_bytes, "batches of " + set.name + " that are seen",
               Index(double(examples * kBatchesHeld) * row_bytes(set)));
     }
@@ -214,14 +214,14 @@ class Planner {
     };
     Index longest = validation.longest_list;
     Index bytes = settings_.lanes * list(longest);
-    if (settings_.on_gpu) {
+    if (settings_.on_gpu()) {
       bytes += kKeyBytes * merge_keys(examples, longest);
       for (const DatasetInfo& set : validation.sets)
         if (set.gives_sparse_batches()) known += entries_per_example(set);
       bytes += Index(double(examples) * (known * sizeof(Column) + 8.0));
     }
     const Index searched = Predictor::searched_units(longest);
-    if (settings_.on_gpu && settings_.casts_operands && searched <= SearchSize::kLongest) {
+    if (settings_.on_gpu() && settings_.device.casts_operands && searched <= SearchSize::kLongest) {
       bytes += list(searched) + kKeyBytes * examples * SearchSize::capacity(searched);
       longest = searched;
     }

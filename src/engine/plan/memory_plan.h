@@ -3,7 +3,7 @@
 
 #include "src/data/dataset.h"
 #include "src/engine/network/context.h"
-#include "src/nn/layer.h"
+#include "src/step/facts.h"
 
 #include <cstdint>
 #include <string>
@@ -23,18 +23,13 @@ struct ValidationPlan {
   std::int64_t held_bytes = 0;
 };
 
-/// What the plan depends on beside the network.
-struct PlanSettings {
-  Index batch = 1;
-  int ranks = 1;
-  int lanes = 1;
-  Pass purpose = Pass::training;
-  BlockRule block_rule;
-  bool on_gpu = false;          ///< the bytes are those of the GPU's memory: data sets stay outside
-  bool data_on_gpu = false;     ///< or there, where they are not streamed
-  bool casts_operands = false;  ///< as Kernels::casts_operands
-  bool transposes_operands = false;  ///< as Kernels::transposes_operands
-  bool keeps_state = false;          ///< a copy of weights and state, to verify steps
+/// What the plan depends on beside the network: a step's settings, whose sparse inputs follow from
+/// `sets`, and what there is beside steps.
+struct PlanSettings : StepSettings {
+  /// The bytes are those of the GPU's memory: data sets stay outside.
+  bool on_gpu() const { return !device.is_host; }
+  bool data_on_gpu = false;  ///< or there, where they are not streamed
+  bool keeps_state = false;  ///< a copy of weights and state, to verify steps
   std::vector<DatasetInfo> sets;
   std::int64_t data_memory_bytes = 0;  ///< sets that are larger together are streamed
   ValidationPlan validation;

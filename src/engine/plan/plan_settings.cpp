@@ -16,14 +16,8 @@ double entries_per_example(const DatasetInfo& set) {
 }
 
 StepSettings step_settings(const Graph& graph, const PlanSettings& settings) {
-  StepSettings step;
-  step.batch = settings.batch;
-  step.ranks = settings.ranks;
-  step.lanes = settings.lanes;
-  step.purpose = settings.purpose;
-  step.device = {settings.block_rule, !settings.on_gpu, settings.casts_operands,
-                 settings.transposes_operands, settings.on_gpu};
-  step.exchanges = settings.on_gpu;
+  StepSettings step = settings;
+  step.device.fuses = step.exchanges = settings.on_gpu();
   for (const LayerDescriptor& layer : graph.network.layers) {
     const DatasetInfo* set = set_of(settings, layer);
     step.sparse_input.push_back(set && set->gives_sparse_batches());

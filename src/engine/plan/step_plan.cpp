@@ -13,9 +13,9 @@ namespace norn {
 namespace {
 
 Precision precision_of(const PlanSettings& settings) {
-  return settings.casts_operands        ? Precision::bf16
-         : settings.transposes_operands ? Precision::tf32
-                                        : Precision::fp32;
+  return settings.device.casts_operands        ? Precision::bf16
+         : settings.device.transposes_operands ? Precision::tf32
+                                               : Precision::fp32;
 }
 
 // Adds to the stage of that name.
@@ -112,7 +112,7 @@ StepPlan plan_step(const Graph& graph, const PlanSettings& settings,
     OpPlan& op = plan.ops.emplace_back(OpPlan{cost.name, cost.place, {}});
     for (const step::Work& work : cost.work) times.add_work(plan, op, work);
   }
-  for (std::size_t i = 0; settings.on_gpu && nodes > 1 && i < costs.size(); ++i)
+  for (std::size_t i = 0; settings.on_gpu() && nodes > 1 && i < costs.size(); ++i)
     for (const CollectivePlan& of : costs[i].traffic)
       times.add_work(plan, plan.ops[i],
                      {.stage = "columns packed", .bytes = of.packed, .calls = of.packings});
@@ -200,11 +200,11 @@ PlanSettings settings_on(const MachineDescription& machine, Precision precision,
   const DeviceDescription& device = machine.device;
   if (!device.is_gpu) precision = Precision::fp32;
   machine.products_in(precision);
-  settings.on_gpu = device.is_gpu;
   settings.lanes = device.is_gpu ? 1 : device.threads;
-  settings.block_rule = device.is_gpu ? cuda_block_rule() : BlockRule{};
-  settings.casts_operands = precision == Precision::bf16;
-  settings.transposes_operands = precision == Precision::tf32;
+  settings.device = {.block_rule = device.is_gpu ? cuda_block_rule() : BlockRule{},
+                     .is_host = !device.is_gpu,
+                     .casts_operands = precision == Precision::bf16,
+                     .transposes_operands = precision == Precision::tf32};
   return settings;
 }
 

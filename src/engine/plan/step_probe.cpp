@@ -48,7 +48,7 @@ struct Probe {
 };
 
 Probe make_probe(const Graph& graph, const PlanSettings& settings) {
-  Probe probe{graph.network, settings.block_rule};
+  Probe probe{graph.network, settings.device.block_rule};
   for (const Edge& edge : graph.edges)
     if (edge.shared_with >= 0 || !edge.has_weights()) return probe;
   Index widest = 0;
@@ -59,8 +59,9 @@ Probe make_probe(const Graph& graph, const PlanSettings& settings) {
   }
   const Index most = std::max(kProbeUnits, kProbeWeights / hidden);
   const Index block =
-      widest == 0 ? 0
-                  : BlockPartition::make(widest, settings.batch, settings.block_rule).block_width();
+      widest == 0
+          ? 0
+          : BlockPartition::make(widest, settings.batch, settings.device.block_rule).block_width();
   for (LayerDescriptor& layer : probe.network.layers) {
     if (layer.kind == LayerKind::hidden || layer.units() <= most) continue;
     Index units = most;

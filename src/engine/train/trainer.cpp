@@ -74,7 +74,8 @@ class Training {
     }
   }
 
-  // Of a run that was not stopped. What is not saved must have been finite, too.
+  // Of a run that was not stopped. One whose last model has diverged fails, even where its best
+  // model would take that one's place.
   void finish() {
     if (!search_) return;
     norn::require_finite(network_, state_);

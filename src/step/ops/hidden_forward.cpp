@@ -99,7 +99,7 @@ void HiddenSoftMax::work(const StepFacts& facts, WorkList& list) const {
 
 void CopyActivations::run(State& state) const {
   UnitLayer& unit = *state.units[layer];
-  if (unit.gives_bf16(state.now.pass)) return;  // they came so
+  if (unit.gives_bf16(state.now.pass)) return;  // they were gathered as bf16
   state.stage("activation");
   unit.round_output(state.compute(), state.examples());
   if (state.now.pass == Pass::training) unit.transpose_output(state.compute(), state.examples());
