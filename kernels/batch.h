@@ -48,13 +48,7 @@ class BatchKernels {
   ///   data [B x D],  weight [B] or empty,  x [B x N], N >= D
   void prepare_dense(MatrixView<const float> data, VectorView<const float> weight,
                      bool normalise_l2, MatrixView<float> x);
-  /// DropoutMask::inverted of y, in place or not.
-  void dropout(float p, Philox random, Index first_row, Index first_unit, MatrixView<const float> y,
-               MatrixView<float> out);
-  /// The same for DropoutMask::alpha.
-  void alpha_dropout(float p, float saturation, Philox random, Index first_row, Index first_unit,
-                     MatrixView<const float> y, MatrixView<float> out);
-  /// What all of them are.
+  /// out = the mask of y, in place or not.
   void mask(const DropoutMask& mask, MatrixView<const float> y, MatrixView<float> out);
 
  private:

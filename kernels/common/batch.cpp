@@ -84,17 +84,6 @@ DropoutMask DropoutMask::alpha(float p, float saturation, Philox random, Index f
   return {p, float(a), float(b), saturation, random, first_row, first_unit};
 }
 
-void BatchKernels::dropout(float p, Philox random, Index first_row, Index first_unit,
-                           MatrixView<const float> y, MatrixView<float> out) {
-  mask(DropoutMask::inverted(p, random, first_row, first_unit), y, out);
-}
-
-void BatchKernels::alpha_dropout(float p, float saturation, Philox random, Index first_row,
-                                 Index first_unit, MatrixView<const float> y,
-                                 MatrixView<float> out) {
-  mask(DropoutMask::alpha(p, saturation, random, first_row, first_unit), y, out);
-}
-
 void BatchKernels::mask(const DropoutMask& mask, MatrixView<const float> y, MatrixView<float> out) {
   require_probability("mask", mask.p);
   require_fit(

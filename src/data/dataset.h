@@ -137,14 +137,4 @@ std::unique_ptr<Dataset> open_dataset(const DatasetInfo& info, Residency residen
 /// The labels of a data set's examples, as the importer stored them; empty when there are none.
 std::vector<std::string> read_example_labels(const DatasetInfo& info);
 
-/// A data set from memory, for tests, benchmarks and programs that have their own data.
-/// `values` empty: boolean. `row_begin` has examples + 1 offsets, from 0 to columns.size().
-/// Contents are checked like those of a file.
-std::unique_ptr<Dataset> make_sparse_dataset(std::string name, Index width,
-                                             std::vector<RowOffset> row_begin,
-                                             std::vector<Column> columns,
-                                             std::vector<float> values = {});
-std::unique_ptr<Dataset> make_dense_dataset(std::string name, Index width,
-                                            std::vector<float> values);
-
 }  // namespace norn

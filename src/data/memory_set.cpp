@@ -310,27 +310,4 @@ std::unique_ptr<Dataset> open_memory_set(const MemorySet& set, Role role,
   return std::make_unique<MemoryDense>(set, role);
 }
 
-std::unique_ptr<Dataset> make_sparse_dataset(std::string name, Index width,
-                                             std::vector<RowOffset> row_begin,
-                                             std::vector<Column> columns,
-                                             std::vector<float> values) {
-  const auto owned = std::make_shared<OwnedRows>(
-      OwnedRows{std::move(row_begin), std::move(columns), std::move(values)});
-  MemorySet set{.name = std::move(name), .width = width};
-  take(owned, set);
-  describe(set);
-  SortWorkspace workspace;
-  for (Index row = 0; row + 1 < Index(owned->begin.size()); ++row) sort(*owned, row, workspace);
-  return open_memory_set(set, Role::input);
-}
-
-std::unique_ptr<Dataset> make_dense_dataset(std::string name, Index width,
-                                            std::vector<float> values) {
-  const auto owned = std::make_shared<const std::vector<float>>(std::move(values));
-  MemorySet set{.name = std::move(name), .width = width};
-  set.dense = *owned;
-  set.owner = owned;
-  return open_memory_set(set, Role::input);
-}
-
 }  // namespace norn

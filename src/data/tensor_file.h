@@ -33,13 +33,11 @@ class TensorFileWriter {
   /// Defines a one-dimensional variable over a dimension, which is new or of the same size. Define
   /// all before the first write.
   void define_float(const std::string& variable, const std::string& dimension, Index size);
-  void define_int64(const std::string& variable, const std::string& dimension, Index size);
   /// Bytes that are no numbers.
   void define_bytes(const std::string& variable, const std::string& dimension, Index size);
   /// Writes elements [first, first + values.size()).
   void write(const std::string& variable, Index first, std::span<const float> values);
   void write(const std::string& variable, Index first, std::span<const std::uint8_t> values);
-  void write(const std::string& variable, Index first, std::span<const std::int64_t> values);
   void commit();
 
  private:
@@ -74,7 +72,6 @@ class TensorFileReader {
   /// Reads elements [first, first + values.size()) of a variable (row-major when it has several
   /// dimensions).
   void read(const std::string& variable, Index first, std::span<float> values) const;
-  void read(const std::string& variable, Index first, std::span<std::int64_t> values) const;
   /// All bytes of a variable of bytes.
   std::vector<char> read_bytes(const std::string& variable) const;
   /// Reads every checksummed variable once and compares; throws DataError naming the variable.

@@ -71,11 +71,6 @@ void TensorFileWriter::define_float(const std::string& variable, const std::stri
   state_->define(variable, dimension, size, StoredType::float32);
 }
 
-void TensorFileWriter::define_int64(const std::string& variable, const std::string& dimension,
-                                    Index size) {
-  state_->define(variable, dimension, size, StoredType::int64);
-}
-
 void TensorFileWriter::define_bytes(const std::string& variable, const std::string& dimension,
                                     Index size) {
   state_->define(variable, dimension, size, StoredType::uint8);
@@ -89,11 +84,6 @@ void TensorFileWriter::write(const std::string& variable, Index first,
 void TensorFileWriter::write(const std::string& variable, Index first,
                              std::span<const float> values) {
   state_->write(variable, first, values, StoredType::float32);
-}
-
-void TensorFileWriter::write(const std::string& variable, Index first,
-                             std::span<const std::int64_t> values) {
-  state_->write(variable, first, values, StoredType::int64);
 }
 
 void TensorFileWriter::commit() {

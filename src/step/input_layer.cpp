@@ -94,7 +94,9 @@ void InputLayer::prepare_dense(const Compute& compute, const BatchView& batch, I
   if (corrupt) {
     const Philox random =
         Philox::stream(position.seed, RandomPurpose::dropout, std::uint32_t(number_));
-    kernels.dropout(descriptor_->dropout, random, position.step * batch_capacity, 0, x, x);
+    kernels.mask(
+        DropoutMask::inverted(descriptor_->dropout, random, position.step * batch_capacity, 0), x,
+        x);
   }
   output_ = {false, x, {}, nullptr};
 }

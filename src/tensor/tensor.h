@@ -85,10 +85,4 @@ using HeldMatrix = Held<Matrix, T>;
 template <typename T>
 using HeldBuffer = Held<Buffer, T>;
 
-/// Gives memory to all that `owner.for_each_tensor()` lists.
-template <typename Owner>
-void allocate_tensors(Owner& owner, Memory& memory) {
-  owner.for_each_tensor([&](auto& array) { array.allocate(memory); });
-}
-
 }  // namespace norn

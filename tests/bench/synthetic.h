@@ -3,6 +3,7 @@
 
 #include "src/base/philox.h"
 #include "src/data/dataset.h"
+#include "tests/support/memory_datasets.h"
 
 #include <algorithm>
 #include <cmath>

@@ -79,7 +79,8 @@ void dropout(benchmark::State& state) {
   const Matrix<float> y = filled(1, 2);
   Matrix<float> out(kRows, kCols);
   const Philox random = Philox::stream(1, RandomPurpose::dropout);
-  const auto run = [&] { kernels.batch->dropout(0.5f, random, 0, 0, y.view(), out.view()); };
+  const DropoutMask mask = DropoutMask::inverted(0.5f, random, 0, 0);
+  const auto run = [&] { kernels.batch->mask(mask, y.view(), out.view()); };
   run();
   for (Index r = 0; r < kRows; ++r)
     if ((out.view()(r, 9) == 0.0f) != (random.uniform(std::uint64_t(r), 9) < 0.5f))

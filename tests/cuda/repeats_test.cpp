@@ -118,11 +118,12 @@ TEST_F(RepeatsTest, Batch) {
   }
   {
     const MatrixView<float> y = matrix(200, 300);
-    expect_one_hash("dropout", [&] { kernels.batch->dropout(0.3f, kRandom, 5, 7, y, y); });
+    expect_one_hash("dropout",
+                    [&] { kernels.batch->mask(DropoutMask::inverted(0.3f, kRandom, 5, 7), y, y); });
   }
   const MatrixView<float> y = matrix(200, 300);
   expect_one_hash("alpha_dropout", [&] {
-    kernels.batch->alpha_dropout(0.3f, -1.7f, kRandom, 5, 7, y, y);
+    kernels.batch->mask(DropoutMask::alpha(0.3f, -1.7f, kRandom, 5, 7), y, y);
     kernels.batch->mask(DropoutMask::alpha(0.3f, -1.7f, kRandom, 5, 7).slope(), y, y);
     kernels.batch->mask(DropoutMask::inverted(0.2f, kRandom, 5, 7).slope(), y, y);
   });

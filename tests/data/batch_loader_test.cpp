@@ -4,6 +4,7 @@
 #include "src/data/batch_loader.h"
 
 #include "support.h"
+#include "tests/support/memory_datasets.h"
 
 #include <algorithm>
 #include <atomic>

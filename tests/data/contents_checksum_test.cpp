@@ -3,6 +3,7 @@
 #include "src/data/contents_checksum.h"
 
 #include "support.h"
+#include "tests/support/memory_datasets.h"
 
 #include <set>
 

@@ -5,6 +5,7 @@
 #include "src/data/dataset_writer.h"
 #include "src/data/hold_out.h"
 #include "support.h"
+#include "tests/support/memory_datasets.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>

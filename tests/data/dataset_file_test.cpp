@@ -3,6 +3,7 @@
 
 #include "src/data/dataset.h"
 #include "support.h"
+#include "tests/support/memory_datasets.h"
 
 #include <gmock/gmock.h>
 

@@ -4,6 +4,7 @@
 #include "src/data/dataset_writer.h"
 
 #include "support.h"
+#include "tests/support/memory_datasets.h"
 
 #include <array>
 #include <numeric>

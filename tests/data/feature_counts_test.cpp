@@ -4,6 +4,7 @@
 
 #include "src/data/hold_out.h"
 #include "support.h"
+#include "tests/support/memory_datasets.h"
 
 #include <memory>
 #include <numeric>

@@ -5,6 +5,7 @@
 
 #include "src/data/batch_loader.h"
 #include "tests/data/support.h"
+#include "tests/support/memory_datasets.h"
 
 #include <algorithm>
 #include <map>

@@ -4,6 +4,7 @@
 
 #include "src/data/hold_out.h"
 #include "tests/data/support.h"
+#include "tests/support/memory_datasets.h"
 
 #include <algorithm>
 #include <cmath>

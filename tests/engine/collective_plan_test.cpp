@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The collectives of a plan against those that training really calls.
 #include "src/engine/plan/step_plan.h"
+#include "tests/engine/planned_collectives.h"
 #include "tests/support/passing_communicator.h"
 #include "tests/support/recipes.h"
 #include "tests/support/thread_group.h"
@@ -87,7 +88,7 @@ TEST(CollectivePlan, IsWhatTrainingExchanges) {
     std::map<Kind, double> planned;
     std::map<Kind, int> planned_calls;
     for (const CollectivePlan& collective :
-         plan_collectives(make_graph(recipe.network, recipe.shapes(), "test"), settings)) {
+         test::planned_collectives(make_graph(recipe.network, recipe.shapes(), "test"), settings)) {
       planned[collective.kind] += collective.count * collective.bytes;
       planned_calls[collective.kind] += collective.count;
     }

@@ -9,6 +9,7 @@
 #include "src/engine/train/step_verifier.h"
 #include "src/engine/train/trainer.h"
 #include "tests/data/support.h"
+#include "tests/engine/planned_collectives.h"
 #include "tests/support/recipes.h"
 #include "tests/support/thread_group.h"
 
@@ -137,7 +138,7 @@ TEST_P(MemoryPlanTest, HasPlaceForWhatRanksSendEachOther) {
       EXPECT_EQ(place > 0, ranks > 1);
       if (ranks == 1 || purpose != Pass::training) continue;
       std::int64_t largest = 0, peers = 0;
-      for (const CollectivePlan& collective : plan_collectives(graph, settings)) {
+      for (const CollectivePlan& collective : test::planned_collectives(graph, settings)) {
         EXPECT_EQ(collective.packed > 0.0, collective.peer_bytes > 0) << collective.stage;
         EXPECT_GE(double(collective.nccl_bytes), 0.0);
         if (collective.kind == CollectivePlan::Kind::all_gather && collective.packed > 0.0) {

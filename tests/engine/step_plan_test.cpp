@@ -5,6 +5,7 @@
 
 #include "norn/base/error.h"
 #include "src/nn/descriptor_json.h"
+#include "tests/engine/planned_collectives.h"
 #include "tests/support/recipes.h"
 
 #include <filesystem>
@@ -320,7 +321,7 @@ TEST(StepPlan, KnowsEveryRecipe) {
     PlanSettings settings;
     settings.batch = recipe.network.training.batch;
     settings.device.block_rule = recipe.blocks;
-    EXPECT_TRUE(plan_collectives(graph, settings).empty());
+    EXPECT_TRUE(test::planned_collectives(graph, settings).empty());
     settings.ranks = 3;
     const StepPlan plan = plan_step(graph, settings, cluster, 3);
     EXPECT_GT(plan.communication_seconds, 0.0) << recipe.name;

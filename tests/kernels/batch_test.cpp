@@ -338,7 +338,8 @@ TEST_F(BatchTest, DropoutFollowsTheDocumentedMask) {
         const Index rows = 3, first_row = 12345;
         PaddedMatrix<float> y(rows, cols), out(rows, cols);
         samples::fill_normal(y.view(), random_);
-        kernels->dropout(p, random, first_row, first_unit, y.view(), out.view());
+        const DropoutMask mask = DropoutMask::inverted(p, random, first_row, first_unit);
+        kernels->mask(mask, y.view(), out.view());
         for (Index r = 0; r < rows; ++r)
           for (Index c = 0; c < cols; ++c) {
             const bool left_out =
@@ -347,7 +348,7 @@ TEST_F(BatchTest, DropoutFollowsTheDocumentedMask) {
             ASSERT_NEAR(out(r, c), expected, 3e-7 * std::abs(expected));
           }
         EXPECT_TRUE(out.padding_is_intact());
-        kernels->dropout(p, random, first_row, first_unit, y.view(), y.view());
+        kernels->mask(mask, y.view(), y.view());
         EXPECT_TRUE(y.same_bits(out)) << "in place";
       }
 }
@@ -377,8 +378,8 @@ TEST_F(BatchTest, AlphaDropoutKeepsMeanZeroAndVarianceOne) {
   PaddedMatrix<float> y(rows, cols), out(rows, cols);
   samples::fill_normal(y.view(), random_);
   for (const float p : {0.05f, 0.5f}) {
-    kernels->alpha_dropout(p, -1.7580993f, stream(RandomPurpose::dropout), 0, 0, y.view(),
-                           out.view());
+    kernels->mask(DropoutMask::alpha(p, -1.7580993f, stream(RandomPurpose::dropout), 0, 0),
+                  y.view(), out.view());
     double sum = 0, squares = 0;
     for (Index r = 0; r < rows; ++r)
       for (Index c = 0; c < cols; ++c) {
@@ -398,16 +399,16 @@ TEST_F(BatchTest, BackwardIsTheDerivativeOfTheMask) {
   const float p = 0.4f, saturation = -1.7580993f;
   PaddedMatrix<float> y(20, 129), moved(20, 129), delta(20, 129);
   samples::fill_normal(y.view(), random_);
-  const auto check = [&](const auto& forward, const auto& backward) {
+  const auto check = [&](const DropoutMask& mask) {
     PaddedMatrix<float> at_y(20, 129), at_moved(20, 129);
     for (Index r = 0; r < 20; ++r)
       for (Index c = 0; c < 129; ++c) {
         moved(r, c) = y(r, c) + 1.0f;
         delta(r, c) = 2.0f;
       }
-    forward(y.view(), at_y.view());
-    forward(moved.view(), at_moved.view());
-    backward(delta.view());
+    kernels->mask(mask, y.view(), at_y.view());
+    kernels->mask(mask, moved.view(), at_moved.view());
+    kernels->mask(mask.slope(), delta.view(), delta.view());
     int kept = 0;
     for (Index r = 0; r < 20; ++r)
       for (Index c = 0; c < 129; ++c) {
@@ -417,12 +418,8 @@ TEST_F(BatchTest, BackwardIsTheDerivativeOfTheMask) {
     EXPECT_NEAR(kept, 0.6 * 20 * 129, 6 * std::sqrt(0.24 * 20 * 129));
     EXPECT_TRUE(delta.padding_is_intact());
   };
-  check([&](auto from, auto to) { kernels->dropout(p, random, 3, 5, from, to); },
-        [&](auto d) { kernels->mask(DropoutMask::inverted(p, random, 3, 5).slope(), d, d); });
-  check([&](auto from, auto to) { kernels->alpha_dropout(p, saturation, random, 3, 5, from, to); },
-        [&](auto d) {
-          kernels->mask(DropoutMask::alpha(p, saturation, random, 3, 5).slope(), d, d);
-        });
+  check(DropoutMask::inverted(p, random, 3, 5));
+  check(DropoutMask::alpha(p, saturation, random, 3, 5));
 }
 
 TEST_F(BatchTest, BitsDoNotDependOnLanes) {
@@ -434,8 +431,8 @@ TEST_F(BatchTest, BitsDoNotDependOnLanes) {
   samples::expect_same_bits_however_run([&](Executor& executor) {
     const auto kernels = samples::make_batch(executor);
     PaddedMatrix<float> out(300, 257);
-    kernels->alpha_dropout(0.3f, -1.75f, stream(RandomPurpose::dropout), 5, 6, y.view(),
-                           out.view());
+    kernels->mask(DropoutMask::alpha(0.3f, -1.75f, stream(RandomPurpose::dropout), 5, 6), y.view(),
+                  out.view());
     CsrBuffer prepared;
     kernels->prepare(x.view(), {}, samples::view_of(std::as_const(example)),
                      {true, 0.3f, stream(RandomPurpose::denoising), 2}, prepared);
@@ -447,8 +444,13 @@ TEST_F(BatchTest, ImpossibleProbabilitiesAreRefused) {
   Executor executor(1);
   const auto kernels = samples::make_batch(executor);
   PaddedMatrix<float> y(2, 3);
-  for (const float p : {-0.1f, 1.0f, std::numeric_limits<float>::quiet_NaN()})
-    EXPECT_THROW(kernels->dropout(p, Philox{}, 0, 0, y.view(), y.view()), ShapeError);
+  for (const float p : {-0.1f, 1.0f, std::numeric_limits<float>::quiet_NaN()}) {
+    EXPECT_THROW(DropoutMask::inverted(p, Philox{}, 0, 0), ShapeError);
+    EXPECT_THROW(DropoutMask::alpha(p, -1.75f, Philox{}, 0, 0), ShapeError);
+    DropoutMask mask;
+    mask.p = p;
+    EXPECT_THROW(kernels->mask(mask, y.view(), y.view()), ShapeError);
+  }
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class DeltaSumTest : public testing::Test {
   }
   static DeltaSum sum_in(Memory& memory, const SumShape& shape) {
     DeltaSum sum(shape, memory.is_host());
-    allocate_tensors(sum, memory);
+    sum.for_each_tensor([&](auto& array) { array.allocate(memory); });
     sum.initialise(memory);
     return sum;
   }

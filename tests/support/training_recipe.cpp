@@ -4,6 +4,7 @@
 
 #include "src/data/dataset_writer.h"
 #include "src/engine/model/model_parts.h"
+#include "tests/support/memory_datasets.h"
 #include "tests/support/test_runtime.h"
 #include "tests/support/thread_group.h"
 

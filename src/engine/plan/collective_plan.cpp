@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of a training step, and what each takes.
-#include "src/engine/plan/plan_settings.h"
+// What a collective takes.
 #include "src/engine/plan/step_plan.h"
-#include "src/step/program.h"
 
 #include <algorithm>
 #include <cmath>
@@ -39,11 +37,6 @@ double phase(const CollectivePlan& plan, const std::vector<LinkWay>& ways, int r
 }
 
 }  // namespace
-
-std::vector<CollectivePlan> plan_collectives(const Graph& graph, const PlanSettings& settings) {
-  const StepFacts facts(graph, step_settings(graph, settings));
-  return step::traffic_of(step::compile_training(facts), facts);
-}
 
 double collective_seconds(const CollectivePlan& collective, const MachineDescription& machine,
                           int ranks, int nodes) {

@@ -12,9 +12,6 @@
 /// stage, without a rank of it at hand: docs/user/parallel.md says what such predictions are worth.
 namespace norn {
 
-/// All collectives of a training step in the order of their stages; none for one rank.
-std::vector<CollectivePlan> plan_collectives(const Graph& graph, const PlanSettings& settings);
-
 /// Of one such collective: between nodes first or last, among ranks at the same place of their
 /// node, and inside each node.
 double collective_seconds(const CollectivePlan& collective, const MachineDescription& machine,
