@@ -69,82 +69,46 @@ Program compile_activations(const StepFacts& facts) {
 
 Program compile_outputs(const StepFacts& facts, int layer) {
   OpList ops = forward_only(facts, false);
-  if (facts.is_softmax(layer)) ops.add(ReduceSoftMaxRows{layer, false, false});
-  ops.add(OutputValues{layer});
+  with_room(facts.layer(layer),
+            [&]<typename Room>(std::type_identity<Room>) { Room::outputs(facts, layer, ops); });
   return finished(facts, ops);
 }
 
 Program compile_search(const StepFacts& facts, int layer) {
   OpList ops = forward_only(facts, false);
-  if (facts.is_softmax(layer)) ops.add(ReduceSoftMaxRows{layer, false, false});
+  with_room(facts.layer(layer),
+            [&]<typename Room>(std::type_identity<Room>) { Room::search(facts, layer, ops); });
   return finished(facts, ops);
+}
+
+bool is_searched(const StepFacts& facts, int layer) {
+  bool searched = false;
+  with_room(facts.layer(layer), [&]<typename Room>(std::type_identity<Room>) {
+    searched = Room::is_searched(facts, layer);
+  });
+  return searched;
+}
+
+ScoredUnits scored_units(const State& state, int layer, Range units, Index examples) {
+  ScoredUnits scored;
+  with_room(state.facts.layer(layer), [&]<typename Room>(std::type_identity<Room>) {
+    scored = Room::scored_units(state, layer, units, examples);
+  });
+  return scored;
+}
+
+void score(State& state, int layer, MatrixView<float> found) {
+  with_room(state.facts.layer(layer),
+            [&]<typename Room>(std::type_identity<Room>) { Room::score(state, layer, found); });
 }
 
 Program compile_cost(const StepFacts& facts, int visited) {
   OpList ops = forward_only(facts, true);
-  for (int layer : facts.order()) {
-    if (!facts.is_output(layer)) continue;
-    if (facts.is_softmax(layer)) ops.add(ReduceSoftMaxRows{layer, true, false});
-    ops.add(CostBlocks{layer, layer == visited});
-  }
+  for (int layer : facts.order())
+    with_room(facts.layer(layer), [&]<typename Room>(std::type_identity<Room>) {
+      Room::cost(facts, layer, layer == visited, ops);
+    });
   return finished(facts, ops);
-}
-
-// The layers of a dense autoencoder. Other kinds say theirs in src/step/layers.
-
-void InputRoom::forward(const StepFacts& facts, int layer, bool learns, OpList& ops) {
-  if (!learns || !facts.sparse_input(layer)) return;
-  for (int edge : facts.graph().destinations[std::size_t(layer)])
-    if (facts.edge_takes_part(edge) && facts.has_weights(edge) && facts.owner(edge) == edge &&
-        !facts.is_shared(edge))
-      ops.add(CatchUpRows{edge});
-}
-
-void HiddenRoom::forward(const StepFacts& facts, int layer, bool, OpList& ops) {
-  ops.add(HiddenForward{layer});
-  if (facts.is_softmax(layer)) ops.add(HiddenSoftMax{layer});
-}
-
-namespace {
-
-// What the delta of a layer's blocks does to each of its sources.
-std::vector<EdgeBackward> backward_edges(const StepFacts& facts, int layer) {
-  using enum EdgeBackward::Update;
-  std::vector<EdgeBackward> edges;
-  const std::vector<int>& sources = facts.matrices(layer);
-  for (std::size_t c = 0; c < sources.size(); ++c) {
-    const int edge = sources[c];
-    EdgeBackward backward{edge, c, !facts.is_input(facts.edge(edge).source), at_once};
-    if (facts.is_shared(edge)) backward.update = into_gradient;
-    if (facts.is_sparse_source(edge) && facts.is_hidden(layer)) backward.update = none;
-    edges.push_back(backward);
-  }
-  return edges;
-}
-
-void finish_backward(const StepFacts& facts, int layer, OpList& ops) {
-  const std::vector<int>& sources = facts.matrices(layer);
-  if (std::ranges::any_of(sources, [&](int edge) { return facts.is_sparse_source(edge); })) {
-    if (facts.is_hidden(layer)) ops.add(UpdateRows{layer});
-    ops.add(FinishRows{layer});
-  }
-  if (std::ranges::any_of(sources, [&](int edge) { return facts.is_shared(edge); }))
-    ops.add(AddSharedGradients{layer});
-}
-
-}  // namespace
-
-void HiddenRoom::backward(const StepFacts& facts, int layer, OpList& ops) {
-  ops.add(HiddenDelta{layer});
-  ops.add(HiddenBlocks{layer, backward_edges(facts, layer)});
-  finish_backward(facts, layer, ops);
-}
-
-void OutputRoom::backward(const StepFacts& facts, int layer, OpList& ops) {
-  if (facts.is_softmax(layer)) ops.add(ReduceSoftMaxRows{layer, true, false});
-  if (facts.layer(layer).delta_norm > 0.0f) ops.add(DeltaNorms{layer});
-  ops.add(OutputBlocks{layer, false, backward_edges(facts, layer)});
-  finish_backward(facts, layer, ops);
 }
 
 }  // namespace norn::step

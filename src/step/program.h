@@ -51,8 +51,13 @@ Program compile_training(const StepFacts& facts);
 Program compile_activations(const StepFacts& facts);
 /// Up to the outputs of one layer.
 Program compile_outputs(const StepFacts& facts, int layer);
-/// Up to what the best units of one layer are searched from.
+/// Whether the best units of a layer can be found without writing their scores: then scored_units()
+/// are what they are searched from once this program was run, and score() makes scores of what was
+/// found.
+bool is_searched(const StepFacts& facts, int layer);
 Program compile_search(const StepFacts& facts, int layer);
+ScoredUnits scored_units(const State& state, int layer, Range units, Index examples);
+void score(State& state, int layer, MatrixView<float> found);
 /// The cost of all output layers. The outputs of layer `visited`, if that is one, are shown.
 Program compile_cost(const StepFacts& facts, int visited);
 

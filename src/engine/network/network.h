@@ -106,7 +106,7 @@ class Network {
   void find_best(const BoundBatch& batch, int output_layer, const BestSearch& search);
   /// From the units that were found, on all ranks, to the best by score: `best` has just been
   /// begun.
-  void score_best(int output_layer, Index examples, const BestSearch& search, TopK& best);
+  void score_best(int output_layer, const BestSearch& search, TopK& best);
   /// The outputs of an output layer for a batch, [B x width], in main memory, valid until the next
   /// step: the columns of this rank's units.
   MatrixView<const float> outputs(const BoundBatch& batch, int output_layer);

@@ -98,7 +98,7 @@ bool Predictor::find_best(const BoundBatch& batch, const ScoreFilter& where) {
   const Network::BestSearch search{units_, candidates, found_, gave_up_};
   network_.find_best(batch, layer_, search);
   merge_ranks(found_, found_k_, batch.examples);
-  network_.score_best(layer_, batch.examples, search, lanes_[0]);
+  network_.score_best(layer_, search, lanes_[0]);
   std::int64_t word = 1;
   gave_up_.read(&word, 1);
   const bool gave_up = network_.context().communicator.any(word != 0);

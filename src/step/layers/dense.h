@@ -6,11 +6,11 @@
 
 #include <optional>
 
-/// The kinds of layers of fully connected networks. Their ops stand in src/step/compile.cpp.
+/// The kinds of layers of fully connected networks.
 namespace norn::step {
 
 /// Their values are a data set's, which src/step/input_layer.h prepares.
-struct InputRoom {
+struct InputRoom : WithoutOutputs {
   using Ops = OpTypes<>;
   static bool is_of(const LayerDescriptor& layer) { return layer.kind == LayerKind::input; }
   InputRoom(const StepFacts& facts, int layer);
@@ -26,7 +26,7 @@ struct InputRoom {
 };
 
 /// Bias and whatever edges lead to them, added up. They hold what all layers with units hold.
-struct HiddenRoom {
+struct HiddenRoom : WithoutOutputs {
   using Ops = OpTypes<>;
   static bool is_of(const LayerDescriptor& layer) {
     return layer.kind == LayerKind::hidden && rules_of(layer.type).adds_up;
@@ -79,6 +79,12 @@ struct OutputRoom {
 
   static void forward(const StepFacts&, int, bool, OpList&) {}
   static void backward(const StepFacts& facts, int layer, OpList& ops);
+  static void outputs(const StepFacts& facts, int layer, OpList& ops);
+  static void cost(const StepFacts& facts, int layer, bool visits, OpList& ops);
+  static bool is_searched(const StepFacts& facts, int layer);
+  static void search(const StepFacts& facts, int layer, OpList& ops);
+  static ScoredUnits scored_units(const State& state, int layer, Range units, Index examples);
+  static void score(State& state, int layer, MatrixView<float> found);
 };
 
 }  // namespace norn::step
