@@ -16,7 +16,8 @@ class DailyFlow(FlowSpec):
     regions = Parameter("regions", required=True, help="file of --regions")
     day = Parameter("day", default="", help="such as 2026-11-22 [today]")
     daily = Parameter("daily", default="daily", help="the program, with options that all steps have, such as --threads 4")
-    search = Parameter("search", default="--slots 2", help="more options for import and search, such as --executor slurm --executor-file slurm.json")
+    search = Parameter("search", default="--slots 2",
+                       help="more options for import and search, such as --executor slurm --executor-file slurm.json")
 
     def call(self, *words: str) -> int:
         """Of daily; what is made already is not made again, so a task may be repeated."""

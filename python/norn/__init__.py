@@ -12,7 +12,8 @@ from ._lazy import lazy, require_processor
 require_processor(__name__)
 
 if TYPE_CHECKING:  # what checkers and editors see; tests/python/types_test.py compares it with the table below
-    from . import (callbacks as callbacks, daily as daily, errors as errors, implicit as implicit, interchange as interchange, report as report,
+    from . import (callbacks as callbacks, daily as daily, errors as errors, implicit as implicit, interchange as interchange,
+                   report as report,
                    spark as spark, tune as tune)
     # By the whole name: `from ._core` would make _core a private name of this module to pyright.
     from norn._core import show_config as show_config, version as version
@@ -47,7 +48,8 @@ else:
         "training": ("train",),
         "history": ("History",),
         "_evaluation": ("Evaluation",),
-        "callbacks": ("early_stopping", "progress", "run_folder", "checkpoints", "reset_rate", "mlflow_run", "wandb_run", "Callback", "Environment",
+        "callbacks": ("early_stopping", "progress", "run_folder", "checkpoints", "reset_rate", "mlflow_run", "wandb_run", "Callback",
+                      "Environment",
                       "StopTraining"),
         "interchange": ("export_onnx", "import_onnx", "export_safetensors", "import_safetensors", "import_torch", "import_keras",
                         "import_caffe"),

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from ._types import Array
 
 _log = logging.getLogger("norn")
-_MADE: weakref.WeakKeyDictionary[Any, tuple[Any, _core.Labels]] = weakref.WeakKeyDictionary()  # of data, the engine's labels of those that they have
+# Of data, the engine's labels of those that they have
+_MADE: weakref.WeakKeyDictionary[Any, tuple[Any, _core.Labels]] = weakref.WeakKeyDictionary()
 
 
 def is_by_name(data: Any) -> bool:
@@ -42,7 +43,8 @@ def held_out_parts(data: Any) -> str:
 def tell_of_parts(data: Any, argument: str) -> None:
     """A warning for split data given whole: what is held out is trained on, too."""
     if getattr(data, "is_split", False):
-        _log.warning("`%s`: these data are split, and all of them are trained on, also what %s holds out; give .train", argument, held_out_parts(data))
+        _log.warning("`%s`: these data are split, and all of them are trained on, also what %s holds out; give .train", argument,
+                     held_out_parts(data))
 
 
 def tell_of_negative(data: Any, argument: str) -> None:
@@ -50,8 +52,8 @@ def tell_of_negative(data: Any, argument: str) -> None:
     values = np.asarray(getattr(matrix_of(data), "data", ()) if sp.issparse(matrix_of(data)) else ())
     negative = int(np.count_nonzero(values < 0)) if values.dtype.kind in "if" else 0
     if negative:
-        _log.warning("`%s`: %d of %d values are negative, and their units count as wanted as all others: which units there are is learned and looked for, "
-                     "not their values; leave out what is not wanted", argument, negative, values.size)
+        _log.warning("`%s`: %d of %d values are negative, and their units count as wanted as all others: which units there are is learned "
+                     "and looked for, not their values; leave out what is not wanted", argument, negative, values.size)
 
 
 def factors_of(given: Any, users: int) -> Any:
@@ -67,7 +69,8 @@ def factors_of(given: Any, users: int) -> Any:
 def require_users(given: Any, argument: str, users: int, width: int) -> None:
     """Raises UsageError where there is not a row for each user and a column for each unit."""
     if tuple(given.shape) != (users, width):
-        raise UsageError(f"`{argument}`: has the shape {tuple(given.shape)}, expected {(users, width)}: a row for each user and a column for each unit")
+        raise UsageError(f"`{argument}`: has the shape {tuple(given.shape)}, expected {(users, width)}: a row for each user and a column "
+                         "for each unit")
 
 
 def set_of_each_user(given: Any, argument: str, users: int, width: int) -> _core.MemorySet | None:
@@ -105,7 +108,8 @@ def weights_of(weights: Any, examples: int) -> Array | None:
     negative = array < 0
     if negative.any():
         example = int(negative.argmax())
-        raise DataError(f"`weights`: example {example}: its weight is {array[example]:g}, expected at least 0: it would be trained away from")
+        raise DataError(f"`weights`: example {example}: its weight is {array[example]:g}, expected at least 0: it would be trained away "
+                        "from")
     if examples > 0 and not array.any():
         raise DataError("`weights`: all are 0, so that there is nothing to learn; 1 counts an example once")
     return array

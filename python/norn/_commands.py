@@ -8,7 +8,8 @@ from ._options import Command
 from ._words import did_you_mean
 
 # What is another program, and what a module of this package does.
-PROGRAM_OF = {"import": "importer", "train": "trainer", "predict": "predictor", "evaluate": "evaluator", "tune": "tuner", "daily": "daily", "report": "report"}
+PROGRAM_OF = {"import": "importer", "train": "trainer", "predict": "predictor", "evaluate": "evaluator", "tune": "tuner", "daily": "daily",
+              "report": "report"}
 MODULE_OF = {"import": "importing", "export": "exchanging", "convert": "exchanging", "info": "info", "doctor": "doctor"}
 ABOUT = {
     "import": "make data sets of CSV, Parquet, JSON lines, .npz and other text",
@@ -44,7 +45,8 @@ def table_of(command: str) -> Command | None:
 def unknown(word: str) -> str:
     """What is said of a word that is no command."""
     if word.startswith("-"):
-        return f'there is no option "{word}" before a command.{did_you_mean(word, OWN_OPTIONS)} There are: {", ".join(OWN_OPTIONS)}; norn --help lists the commands'
+        return (f'there is no option "{word}" before a command.{did_you_mean(word, OWN_OPTIONS)} There are: {", ".join(OWN_OPTIONS)}; '
+                "norn --help lists the commands")
     near = next((name for name, program in PROGRAM_OF.items() if program == word), "")
     hint = f' Did you mean "{near}"?' if near else ' Did you mean "--version"?' if word == "version" else did_you_mean(word, ABOUT)
     return f'there is no command "{word}".{hint} There are: {", ".join(ABOUT)}'

@@ -36,7 +36,8 @@ def network_html(name: str, layers: list[Facts], trained: bool, history: History
     cells = [[html.escape(one) for one in (layer["Name"], layer["Kind"], _units(layer))] for layer in layers]
     rows = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in cells)
     state = "" if trained else " (not trained)"
-    return f"<div><b>norn.{name}</b>{state}<table><tr><th>layer</th><th>kind</th><th>units</th></tr>{rows}</table>{curves_html(history)}</div>"
+    head = "<tr><th>layer</th><th>kind</th><th>units</th></tr>"
+    return f"<div><b>norn.{name}</b>{state}<table>{head}{rows}</table>{curves_html(history)}</div>"
 
 
 def curves_html(history: History) -> str:
@@ -53,7 +54,8 @@ def _chart(name: str, points: list[tuple[int, float]], width: int = 220, height:
     x0, x1 = finite[0][0], finite[-1][0]
     y0, y1 = min(y for _, y in finite), max(y for _, y in finite)
     place = " ".join(
-        f"{4 + (width - 8) * (x - x0) / max(x1 - x0, 1):.1f},{height - 4 - (height - 22) * (y - y0) / ((y1 - y0) or 1):.1f}" for x, y in finite
+        f"{4 + (width - 8) * (x - x0) / max(x1 - x0, 1):.1f},{height - 4 - (height - 22) * (y - y0) / ((y1 - y0) or 1):.1f}"
+        for x, y in finite
     )
     return (
         f'<svg width="{width}" height="{height}" role="img" aria-label="{html.escape(name)} by epoch">'

@@ -7,11 +7,13 @@ import re
 # Of settings that are called otherwise here: an argument, or what one does instead.
 HERE = {
     "allowed": "items", "config": "network", "excluded": "filter_pairs", "factors": "score_factors", "lambda": "lambda_",
-    "output_data": "targets", "print_recipe": "network_.descriptor", "run_dir": "run_folder", "time_column": "time", "trust_index": "data.matrix",
+    "output_data": "targets", "print_recipe": "network_.descriptor", "run_dir": "run_folder", "time_column": "time",
+    "trust_index": "data.matrix",
     "unit_labels": "labels", "validation_input": "validation", "validation_output": "validation",
 }
 # Of settings that the programs alone have.
-PROGRAMS = ("data_memory", "data_on_gpu", "libsvm_labels", "merge_features", "missing_examples", "repeated_examples", "samples", "separate_targets",
+PROGRAMS = ("data_memory", "data_on_gpu", "libsvm_labels", "merge_features", "missing_examples", "repeated_examples", "samples",
+            "separate_targets",
             "target_features", "target_type")
 
 

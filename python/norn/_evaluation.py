@@ -103,7 +103,8 @@ class Evaluation(Mapping[str, float]):
         rows = self.table()
         columns = sorted({k for values in rows.values() for k in values})
         head = "".join(f"<th>@{k}</th>" for k in columns)
-        body = "".join(f"<tr><th>{m}</th>" + "".join(f"<td>{v.get(k, float('nan')):.4f}</td>" for k in columns) + "</tr>" for m, v in rows.items())
+        body = "".join(f"<tr><th>{m}</th>" + "".join(f"<td>{v.get(k, float('nan')):.4f}</td>" for k in columns) + "</tr>"
+                       for m, v in rows.items())
         return f"<table><tr><th></th>{head}</tr>{body}</table><p>{self.examples:,} examples, {self.units:,} units</p>"
 
 

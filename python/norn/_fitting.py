@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import types
+import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -112,7 +113,8 @@ def sets_of(network: Network | None, name: str, known: Any, wanted: Any, argumen
             continue
         names = set_names(network, kind, name)
         if is_by_name(data) and not set(data) & set(names):
-            raise UsageError(f"`{argument}`: a dictionary goes from the names of data sets, here {', '.join(names)}, to matrices; what one user has is a list")
+            raise UsageError(f"`{argument}`: a dictionary goes from the names of data sets, here {', '.join(names)}, to matrices; what one "
+                             "user has is a list")
         if len(names) > 1 and not is_by_name(data):
             raise UsageError(f"`{argument}`: the network reads {', '.join(names)}: give a dictionary from these names to matrices")
         for one, matrix in (data if is_by_name(data) else {names[0]: data}).items():
@@ -134,8 +136,8 @@ def require_labels(network: Network, data: Any, kind: str, argument: str) -> Non
             continue
         column = units.first_other(labels)
         if column is not None:
-            raise UsageError(f"`{argument}`: column {column} is {labels[column]!r}, but this unit of the model is {units[column]!r}; read the data "
-                             "with the model's units, Dataset.from_table(..., features=model.labels)")
+            raise UsageError(f"`{argument}`: column {column} is {labels[column]!r}, but this unit of the model is {units[column]!r}; read "
+                             "the data with the model's units, Dataset.from_table(..., features=model.labels)")
 
 
 def require_given(data: Any, argument: str) -> None:
@@ -160,7 +162,8 @@ def require_widths(network: Network, data: Any, argument: str) -> None:
         if fits or (shape[1] < units and labels is None and (name in sparse or not isinstance(given, np.ndarray))):
             continue
         which = f"`{argument}`" + (f"[{name!r}]" if is_by_name(data) else "")
-        turned = (f": is it transposed? {shape[0]} rows are as many as the model's units" if shape[0] == units else "; give data with a column for each unit"
+        turned = (f": is it transposed? {shape[0]} rows are as many as the model's units" if shape[0] == units
+                  else "; give data with a column for each unit"
                   + (", without those that are new to the model: `fit` alone learns them" if shape[1] > units else ""))
         raise DataError(f"{which}: has {shape[1]} columns, the model has {units} units in layer \"{layer['Name']}\"{turned}")
 
@@ -183,10 +186,11 @@ def pair_of(given: Any, argument: str) -> tuple[Any, Any]:
     if getattr(given, "is_split", False):
         raise UsageError(f"`{argument}`: these data are split, and one part has what was held out: give {held_out_parts(given)}")
     if hasattr(given, "is_split"):
-        raise UsageError(f"`{argument}`: expected a pair (user_items, held_out) of matrices, or a Dataset with targets, and this one has none; of data that are "
-                         "split by entry the parts .test and .validation have them")
+        raise UsageError(f"`{argument}`: expected a pair (user_items, held_out) of matrices, or a Dataset with targets, and this one has "
+                         "none; of data that are split by entry the parts .test and .validation have them")
     if not isinstance(given, (tuple, list)) or len(given) != 2:
-        raise UsageError(f"`{argument}`: expected a pair (user_items, held_out) of matrices, or a Dataset with targets, not {type(given).__name__}")
+        raise UsageError(f"`{argument}`: expected a pair (user_items, held_out) of matrices, or a Dataset with targets, not "
+                         f"{type(given).__name__}")
     return given[0], given[1]
 
 
@@ -210,3 +214,11 @@ def data_settings(network: Network | None, known: Any, wanted: Any, validation: 
 def keeps_best(native: Mapping[str, Any]) -> bool:
     """Whether the run needs a place for its best model."""
     return any(native.get(name, "none") not in ("none", "") for name in ("early_stop", "keep_best"))
+
+
+def reference(given: Any) -> Any:
+    """A weak reference to it; None where there can be none."""
+    try:
+        return weakref.ref(given)
+    except TypeError:
+        return None

@@ -6,12 +6,13 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-_UNBUILT = ("the native module of norn is not here: only norn.tune, norn.daily and norn.report are. pip install . builds it, and so does CMake "
-            "with nanobind (docs/user/building.md)")
+_UNBUILT = ("the native module of norn is not here: only norn.tune, norn.daily and norn.report are. pip install . builds it, and so does "
+            "CMake with nanobind (docs/user/building.md)")
 
 
 def require_processor(package: str) -> None:
-    """ImportError on a processor that lacks what the native module was built for, before that is loaded. Without a native module any will do."""
+    """ImportError on a processor that lacks what the native module was built for, before that is loaded. Without a native module any will
+    do."""
     try:
         importlib.import_module("._processor", package)
     except ModuleNotFoundError as error:

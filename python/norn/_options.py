@@ -67,7 +67,8 @@ class Command:
             if not one.value:
                 parser.add_argument(*one.names, action="store_true")
             else:
-                parser.add_argument(*one.names, action="append" if one.repeatable else "store", choices=one.words or None, default=one.default or None,
+                parser.add_argument(*one.names, action="append" if one.repeatable else "store", choices=one.words or None,
+                                    default=one.default or None,
                                     type=int if one.value == "N" else str)
 
 
@@ -112,7 +113,8 @@ def options_of(parser: argparse.ArgumentParser) -> tuple[Option, ...]:
             if not action.option_strings or "--help" in action.option_strings or action.help == argparse.SUPPRESS:
                 continue
             names = tuple(sorted(action.option_strings, key=len, reverse=True))
-            found.append(Option(names, _value_of(action), _plain(action.help), tuple(map(str, action.choices or ())), section=_title_of(group)))
+            found.append(Option(names, _value_of(action), _plain(action.help), tuple(map(str, action.choices or ())),
+                                section=_title_of(group)))
     return tuple(found)
 
 

@@ -47,7 +47,8 @@ def tables() -> dict[str, Command]:
 
 def _table_of_script(script: str, what: str) -> Command:
     path = find_program(script)[-1]
-    loader = importlib.util.spec_from_file_location(f"norn_{script}", path, loader=importlib.machinery.SourceFileLoader(f"norn_{script}", path))
+    loader = importlib.util.spec_from_file_location(f"norn_{script}", path,
+                                                    loader=importlib.machinery.SourceFileLoader(f"norn_{script}", path))
     module = importlib.util.module_from_spec(loader)  # type: ignore[arg-type]
     loader.loader.exec_module(module)  # type: ignore[union-attr]
     parser = module.command_line()
@@ -97,7 +98,8 @@ def as_norn(text: str) -> str:
         if program is None:  # tuner, daily and report are words, too
             continue
         text = text.replace(f"\\fB{program}\\fR(1)", f"\\fBnorn\\-{command}\\fR(1)")
-        text = text.replace(f".TH {program.upper()} ", f".TH NORN\\-{command.upper()} ").replace(f".SH NAME\n{program} ", f".SH NAME\nnorn\\-{command} ")
+        text = text.replace(f".TH {program.upper()} ", f".TH NORN\\-{command.upper()} ").replace(f".SH NAME\n{program} ",
+                                                                                                 f".SH NAME\nnorn\\-{command} ")
         text = re.sub(rf"(?<![\w/.-]){program}(?![\w.])", f"norn {command}", text)
     return text
 
@@ -107,14 +109,17 @@ def _main_page() -> str:
     text += ".SH SYNOPSIS\n.B norn\nCOMMAND [options]\n.SH COMMANDS\n"
     text += "".join(f".TP\n\\fB{name}\\fR\n{_paragraph(what)}\n" for name, what in ABOUT.items())
     text += ".SH OPTIONS\n" + "".join(_entry(one) for one in own_options())
-    text += ".SH ENVIRONMENT\n.TP\nNORN_BIN\nThe folder of the programs, where they are not those of the package.\n.TP\nNO_COLOR\nNothing is coloured.\n"
+    text += ".SH ENVIRONMENT\n.TP\nNORN_BIN\nThe folder of the programs, where they are not those of the package.\n"
+    text += ".TP\nNO_COLOR\nNothing is coloured.\n"
     return text + _ending([("", "\n".join(EXAMPLES))], [f"norn-{name}" for name in ABOUT])
 
 
 def own_options() -> tuple[Option, ...]:
     """Those before a command."""
-    texts = {"--help": Option(("--help", "-h"), "", "show the commands and exit"), "--version": Option(("--version",), "", "show the version and exit"),
-             "--print-completion": Option(("--print-completion",), "bash|zsh|fish", "print what makes a shell complete commands and options, and exit", SHELLS),
+    texts = {"--help": Option(("--help", "-h"), "", "show the commands and exit"),
+             "--version": Option(("--version",), "", "show the version and exit"),
+             "--print-completion": Option(("--print-completion",), "bash|zsh|fish",
+                                          "print what makes a shell complete commands and options, and exit", SHELLS),
              "--print-man": Option(("--print-man",), "COMMAND", "print the manual page of a command, or of norn itself, and exit")}
     return tuple(texts[name] for name in OWN_OPTIONS)
 
@@ -131,7 +136,8 @@ def _page_of_table(command: str, table: Command) -> str:
             text += f".SS {_roff(section)}\n"
         text += _entry(option)
     text += _options_of_program(program) if program else ""
-    return text + _ending([(what, f"norn {command} {words}") for what, words in table.examples], ["norn", *(f"norn-{one}" for one in ABOUT if one != command)])
+    return text + _ending([(what, f"norn {command} {words}") for what, words in table.examples],
+                          ["norn", *(f"norn-{one}" for one in ABOUT if one != command)])
 
 
 def _options_of_program(program: str) -> str:
@@ -171,7 +177,8 @@ def _bash_of_table(name: str, options: tuple[Option, ...], files: str, otherwise
     cases = ""
     for one in options:
         if one.kind != "none":
-            action = f"mapfile -t COMPREPLY < <(compgen -W {shlex.quote(' '.join(one.words))} -- \"$word\")" if one.words else _BASH_VALUE[one.kind]
+            words = f"mapfile -t COMPREPLY < <(compgen -W {shlex.quote(' '.join(one.words))} -- \"$word\")"
+            action = words if one.words else _BASH_VALUE[one.kind]
             cases += f"    {'|'.join(one.names)}) {{ {action}; return; }} ;;\n"
     names = shlex.quote(" ".join(spelling for one in options for spelling in one.names))
     rest = f"  {otherwise}\n" if otherwise else ""
@@ -205,7 +212,8 @@ def _bash(known: dict[str, Command]) -> str:
             text += re.sub(r"(?m)^(#|complete ).*\n", "", script)
         if table is not None:
             # What a program offers for a value is all; where it offers options, files and own options come to them.
-            text += _bash_of_table(_function(command), table.options if program else table.every_option(), table.files, f"_norn_{program}" if program else "")
+            text += _bash_of_table(_function(command), table.options if program else table.every_option(), table.files,
+                                   f"_norn_{program}" if program else "")
         cases += f"    {command}) {_function(command) if table is not None else f'_norn_{program}'} ;;\n"
     text += _bash_of_table("_norn_itself", own_options(), "")
     return text + f"""_norn() {{
@@ -286,7 +294,8 @@ def _fish_quoted(text: str) -> str:
 def _fish_lines(start: str, options: tuple[Option, ...]) -> str:
     lines = ""
     for one in options:
-        value = {"none": "", "word": f" -x -a {_fish_quoted(' '.join(one.words))}", "file": " -r -F", "folder": " -x -a '(__fish_complete_directories)'",
+        value = {"none": "", "word": f" -x -a {_fish_quoted(' '.join(one.words))}", "file": " -r -F",
+                 "folder": " -x -a '(__fish_complete_directories)'",
                  "other": " -x"}[one.kind]
         names = "".join(f" -l {name[2:]}" if name.startswith("--") else f" -s {name[1:]}" for name in one.names)
         lines += f"{start}{names}{value} -d {_fish_quoted(one.text)}\n"

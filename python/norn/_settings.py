@@ -113,10 +113,10 @@ _ELSEWHERE = {
 }
 # What has no setting like it.
 OTHERWISE = {
-    "alpha": "In implicit it is the confidence in what a user has. What missing entries weigh beside it follows from the recipe here (DeltaBoost, a key of "
-             "`network`): leave it out. A learning rate is `rate`.",
-    "regularization": "The numbers of other models mean nothing here: leave it out, the recipe's denoising does what it is for. `lambda_` is the decay of all "
-                      "weights.",
+    "alpha": "In implicit it is the confidence in what a user has. What missing entries weigh beside it follows from the recipe here "
+             "(DeltaBoost, a key of `network`): leave it out. A learning rate is `rate`.",
+    "regularization": "The numbers of other models mean nothing here: leave it out, the recipe's denoising does what it is for. `lambda_` "
+                      "is the decay of all weights.",
     "sample_weight": "It goes to `fit`: fit(..., weights=), one for each user.",
     "verbose": "Give fit(..., callbacks=norn.progress()); what the engine says goes to logging.getLogger(\"norn\").",
 }
@@ -138,7 +138,8 @@ def documented(function: F) -> F:
     signature = inspect.signature(function)
     kept = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
     rows = {keyword_of(name): row for name, row in table().items()}
-    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation_of(row)) for name, row in rows.items()
+    more = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation_of(row))
+            for name, row in rows.items()
             if name not in signature.parameters]
     function.__signature__ = signature.replace(parameters=kept + more)  # type: ignore[attr-defined]
     function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nSettings:\n\n{settings()}"

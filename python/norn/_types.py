@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     Matrix: TypeAlias = SparseMatrix | NDArray[np.generic] | Dataset
     Matrices: TypeAlias = Matrix | Mapping[str, Matrix]  # of networks with several data sets, by their names
     Table: TypeAlias = Path | Frame | ArrowStream | Mapping[str, ArrayLike] | SparseMatrix
-    Units: TypeAlias = str | SupportsIndex | Sequence[str] | Sequence[SupportsIndex] | Set[str] | Set[SupportsIndex] | Column | NDArray[np.generic]
+    Units: TypeAlias = (str | SupportsIndex | Sequence[str] | Sequence[SupportsIndex] | Set[str] | Set[SupportsIndex] | Column
+                        | NDArray[np.generic])
     Labelled: TypeAlias = Sequence[str] | Sequence[int] | Column | NDArray[np.generic]  # what rows are called
     Descriptor: TypeAlias = Network | Mapping[str, object] | Path
     Model: TypeAlias = Network | Recommender | Parts | Path

@@ -43,14 +43,17 @@ def units_of(given: Any, argument: str, width: int, labels: Labels | None) -> Ar
     if kind in ("i", "u"):
         return _of_numbers(listed.astype(np.int64).ravel(), argument, width, labels)
     if isinstance(listed[0], (list, tuple, set, frozenset)):
-        raise UsageError(f"`{argument}`: {listed[0]!r:.60} stands in a list, which is one user's units; give one list after the other, or a CSR matrix [users, units]")
+        raise UsageError(f"`{argument}`: {listed[0]!r:.60} stands in a list, which is one user's units; give one list after the other, or "
+                         "a CSR matrix [users, units]")
     words = [unit for unit in listed if isinstance(unit, str)]
     if len(words) == len(listed):
         return _of_labels(words, argument, labels)
     if words:
         other = next(unit for unit in listed if not isinstance(unit, str))
-        raise UsageError(f"`{argument}`: {words[0]!r} is a label and {other!r} is none; give all units by label, which are text, or all by number")
-    return _of_numbers(np.asarray([max(-2**63, min(integer(argument, unit), 2**63 - 1)) for unit in listed], np.int64), argument, width, labels)
+        raise UsageError(f"`{argument}`: {words[0]!r} is a label and {other!r} is none; give all units by label, which are text, or all by "
+                         "number")
+    return _of_numbers(np.asarray([max(-2**63, min(integer(argument, unit), 2**63 - 1)) for unit in listed], np.int64), argument, width,
+                       labels)
 
 
 def _of_mask(mask: Array, argument: str, width: int) -> Array:
@@ -72,7 +75,8 @@ def _of_numbers(numbers: Array, argument: str, width: int, labels: Labels | None
     wrong = (numbers < 0) | (numbers >= width)
     if wrong.any():
         unit = str(numbers[int(wrong.argmax())])
-        meant = f"; did you mean the label {unit!r}? Labels are text" if labels is not None and labels.has_words() and unit in labels else ""
+        is_label = labels is not None and labels.has_words() and unit in labels
+        meant = f"; did you mean the label {unit!r}? Labels are text" if is_label else ""
         raise UsageError(f"`{argument}`: unit {unit} is out of range, expected 0 to {width - 1}{meant}")
     _warn_of_labels(numbers, argument, labels)
     return numbers
@@ -86,7 +90,8 @@ def _warn_of_labels(numbers: Array, argument: str, labels: Labels | None) -> Non
     for unit, labelled in zip(looked_at, labels.find([str(unit) for unit in looked_at])):
         if labelled not in (-1, unit):
             labels.warned = True
-            _log.warning('`%s`: %d is taken as the unit number, the unit "%s"; the label is "%d", as text', argument, unit, labels[unit], unit)
+            _log.warning('`%s`: %d is taken as the unit number, the unit "%s"; the label is "%d", as text', argument, unit, labels[unit],
+                         unit)
             return
 
 
@@ -95,7 +100,8 @@ def basket_of(given: Any, argument: str, width: int, labels: Labels | None) -> s
     listed = units_of(given, argument, width, labels)
     units = np.unique(listed).astype(np.int32)
     if isinstance(given, np.ndarray) and len(units) < len(listed) == width and set(units.tolist()) <= {0, 1} and given.dtype.kind in "iu":
-        raise UsageError(f"`{argument}`: {width} numbers, as many as there are units, each 0 or 1: a row of a matrix has two dimensions, row[None]")
+        raise UsageError(f"`{argument}`: {width} numbers, as many as there are units, each 0 or 1: a row of a matrix has two dimensions, "
+                         "row[None]")
     return sp.csr_matrix((np.ones(len(units), np.float32), units, np.array([0, len(units)])), shape=(1, width))
 
 

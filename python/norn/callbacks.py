@@ -29,7 +29,8 @@ class Environment:
     """Where a run stands, or stood, when a callback is called: every call has its own. The history alone is the run's and goes on.
 
     kind: "begin", "step", "epoch", "validation", "checkpoint" or "end".
-    report: all that the engine says of it. At the end also what was "raised", and "end": "completed", "early_stopped", "stopped" or "failed".
+    report: all that the engine says of it. At the end also what was "raised", and "end": "completed", "early_stopped", "stopped" or
+        "failed".
     settings: of the run, as they were given, by name.
     history: a dictionary for each epoch so far.
     epoch: counted from 1.

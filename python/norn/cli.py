@@ -62,8 +62,8 @@ def _require_text(arguments: list[str]) -> None:
 
         kind = format_of(path, "auto")
         if kind not in (*IMPORTER_FORMATS, "text", "columns"):
-            raise UsageError(f"{names[1]} {path}: {kind} is not read here, but text ({', '.join(IMPORTER_FORMATS)}); norn import makes data sets of it "
-                             "for --data, or write a line of example,feature for each entry")
+            raise UsageError(f"{names[1]} {path}: {kind} is not read here, but text ({', '.join(IMPORTER_FORMATS)}); norn import makes "
+                             "data sets of it for --data, or write a line of example,feature for each entry")
 
 
 def _print_pages(words: list[str]) -> int:

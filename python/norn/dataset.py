@@ -136,7 +136,8 @@ class Dataset:
         kind = "" if self.indicator else ", with values"
         targets = "" if self._target_rows is None else f", {self._target_rows.columns.size:,} to be found"
         parts = "" if self._parts is None else f"; parts: {', '.join(self._parts)}"
-        return f"<norn.Dataset \"{self.name}\": {len(self):,} examples, {self._width:,} features, {self.entries:,} entries{kind}{targets}{parts}>"
+        size = f"{len(self):,} examples, {self._width:,} features, {self.entries:,} entries"
+        return f"<norn.Dataset \"{self.name}\": {size}{kind}{targets}{parts}>"
 
     # Parts.
 
@@ -176,8 +177,9 @@ class Dataset:
         """Shares the data out, as importer does with the same rule and seed.
 
         Args:
-            rule: "ratio:0.8/0.2", "ratio:0.8/0.1/0.1" (shares are divided by their sum), "leave-one-out"; of data with times "time:2026-01-31" (what is older
-                trains, the rest tests; "time:A/B": validation from A, test from B) and "leave-last-out" (the newest entry).
+            rule: "ratio:0.8/0.2", "ratio:0.8/0.1/0.1" (shares are divided by their sum), "leave-one-out"; of data with times
+                "time:2026-01-31" (what is older trains, the rest tests; "time:A/B": validation from A, test from B) and "leave-last-out"
+                (the newest entry).
             by: "entry" (of each example), "example" (whole ones) or "pair" (an entry stays in its part when the data grow).
             seed: of what is drawn.
 
@@ -194,7 +196,8 @@ class Dataset:
             targets = part.targets
             if self._target_rows is not None:
                 targets = self._target_rows.of_examples(np.isin(np.arange(len(self)), part.examples))
-            parts[part.name] = made._with_rows(part.inputs, targets, None if labels is None else [labels[number] for number in part.examples])
+            parts[part.name] = made._with_rows(part.inputs, targets,
+                                               None if labels is None else [labels[number] for number in part.examples])
         made._parts = parts
         return made
 
@@ -249,11 +252,13 @@ class Dataset:
         """
         wanted = Wanted(*(None if column is None else str(column) for column in (example, feature, value, time)), conditions=parse(where),
                         needs_time=split is not None and splits.by_time(split), format=format, separator=separator, header=header,
-                        skip_malformed=count("skip_malformed", skip_malformed, 0), empty_rows=choice("empty_rows", empty_rows, ("error", "drop", "keep")),
+                        skip_malformed=count("skip_malformed", skip_malformed, 0),
+                        empty_rows=choice("empty_rows", empty_rows, ("error", "drop", "keep")),
                         duplicates=choice("duplicates", duplicates, ("error", "sum", "first")))
         at_least = count("min_features", min_features), count("min_examples", min_examples)
         if empty_rows == "keep" and features is None:
-            raise UsageError("`empty_rows` 'keep': keeps examples that have none of `features`, which are not given; choose of: error, drop")
+            raise UsageError("`empty_rows` 'keep': keeps examples that have none of `features`, which are not given; choose of: "
+                             "error, drop")
         if isinstance(table, (str, os.PathLike)):
             found = read_path(pathlib.Path(table), wanted)
         elif sp.issparse(table):
@@ -282,8 +287,8 @@ class Dataset:
             entries = entries.oldest_first()
         entries = core(without_duplicates(entries, duplicates), *at_least)
         if not len(entries):
-            raise DataError(f"{entries.place}: no entry is left with at least {at_least[0]} features an example and {at_least[1]} examples a "
-                            "feature" + (", of the features given" if features is not None else ""))
+            raise DataError(f"{entries.place}: no entry is left with at least {at_least[0]} features an example and {at_least[1]} examples "
+                            "a feature" + (", of the features given" if features is not None else ""))
         numbers, labels = entries.features, entries.feature_labels
         if features is None or at_least != (1, 1):
             entries = entries.numbered()
@@ -330,7 +335,8 @@ class Dataset:
         name = self.name if name is None else _name(name)
         if self._parts is not None:
             stem = path.with_suffix("") if path.suffix == ".nc" else path
-            return [file for part, data in self._parts.items() for file in data.to_netcdf(f"{stem}.{part}.nc", name=name, target_values=target_values)]
+            return [file for part, data in self._parts.items()
+                    for file in data.to_netcdf(f"{stem}.{part}.nc", name=name, target_values=target_values)]
         inputs, targets = Side(self._rows, self._width, self.feature_labels), None
         if self._target_rows is not None and self.target_labels is not None:
             targets = Side(self._target_rows, len(self.target_labels), self.target_labels, True)

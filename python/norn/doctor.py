@@ -14,14 +14,16 @@ from .programs import PROGRAMS, SCRIPTS, find_program, run_instead
 
 COMMAND = Command(
     "what works on this machine", "[options of norn train]",
-    about=("Shows the package, its programs and the Python packages that it can use, then what `norn train --doctor` finds of processors, memory, disk, "
-           "GPUs and ranks (docs/user/doctor.md). Ends with 0 where nothing is wrong.",),
+    about=("Shows the package, its programs and the Python packages that it can use, then what `norn train --doctor` finds of processors, "
+           "memory, disk, GPUs and ranks (docs/user/doctor.md). Ends with 0 where nothing is wrong.",),
     options=(Option(("--model", "-n"), "FILE", "look at the disk where this file is to stand"),
              Option(("--device",), "auto|cpu|cuda", "what is to be computed on", ("auto", "cpu", "cuda"), "auto")),
     examples=(("Also of the disk that models go to", "--model /data/model.nc"),))
 _PACKAGES = {  # what each is for
-    "numpy": "arrays", "scipy": "sparse matrices", "pyarrow": "tables, Parquet, JSON lines", "pandas": "tables", "polars": "tables", "duckdb": "tables",
-    "onnx": "export to ONNX", "onnxruntime": "trying ONNX", "safetensors": "export to safetensors", "torch": "models of PyTorch", "h5py": "models of Keras",
+    "numpy": "arrays", "scipy": "sparse matrices", "pyarrow": "tables, Parquet, JSON lines", "pandas": "tables", "polars": "tables",
+    "duckdb": "tables",
+    "onnx": "export to ONNX", "onnxruntime": "trying ONNX", "safetensors": "export to safetensors", "torch": "models of PyTorch",
+    "h5py": "models of Keras",
     "pyspark": "Spark", "tqdm": "progress bars", "implicit": "comparisons",
 }
 
@@ -64,7 +66,8 @@ def report() -> tuple[str, bool]:
     for program in (*PROGRAMS, *SCRIPTS):
         version, place = _version(program)
         works = works and (version not in ("missing", "broken") or program not in PROGRAMS)
-        other = f" (the package is {_core.version()})" if program in PROGRAMS and version not in ("missing", "broken", _core.version()) else ""
+        other = f" (the package is {_core.version()})" if program in PROGRAMS and version not in ("missing", "broken",
+                                                                                                  _core.version()) else ""
         shown = styled(f"{version:15}", "red" if version in ("missing", "broken") else "green")
         lines.append(f"  {program:20}{shown}{place}{other}")
     lines.append(styled("Python packages", "bold"))

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from ._types import Callbacks, Floats, Ids, Matrices, Matrix, Parameters, Units
 
 # implicit's settings under our names.
-_OURS = {"factors": "hidden", "iterations": "epochs", "num_threads": "threads", "random_state": "seed", "use_gpu": "device", "regularization": "lambda_"}
+_OURS = {"factors": "hidden", "iterations": "epochs", "num_threads": "threads", "random_state": "seed", "use_gpu": "device",
+         "regularization": "lambda_"}
 
 
 class Autoencoder(Recommender):
@@ -45,12 +46,14 @@ class Autoencoder(Recommender):
     Other keywords are those of Recommender.
     """
 
-    def __init__(self, factors: int | None = None, *, regularization: float | None = None, alpha: float | None = None, dtype: DTypeLike | None = None,
+    def __init__(self, factors: int | None = None, *, regularization: float | None = None, alpha: float | None = None,
+                 dtype: DTypeLike | None = None,
                  use_gpu: bool | None = None, iterations: int | None = None, calculate_training_loss: bool | None = None,
                  num_threads: int | None = None, random_state: int | np.random.RandomState | np.random.Generator | None = None,
                  **settings: Unpack[Parameters]) -> None:
         """Keeps the settings; `fit` uses them. Raises UsageError for those that there are not, and for numbers that mean nothing here."""
-        theirs = {"factors": factors, "regularization": regularization, "alpha": alpha, "dtype": dtype, "use_gpu": use_gpu, "iterations": iterations,
+        theirs = {"factors": factors, "regularization": regularization, "alpha": alpha, "dtype": dtype, "use_gpu": use_gpu,
+                  "iterations": iterations,
                   "calculate_training_loss": calculate_training_loss, "num_threads": num_threads, "random_state": random_state}
         super().__init__(**_in_our_words({**settings, **theirs}))
         self._user_items: Any = None  # of `fit`
@@ -63,7 +66,8 @@ class Autoencoder(Recommender):
 
     def fit(  # type: ignore[override]
             self, user_items: Matrices, show_progress: bool = True, callback: Callable[[int, float, float | None], object] | None = None, *,
-            targets: Matrices | None = None, validation: float | tuple[Matrices, Matrices] | Matrix | None = None, weights: ArrayLike | None = None,
+            targets: Matrices | None = None, validation: float | tuple[Matrices, Matrices] | Matrix | None = None,
+            weights: ArrayLike | None = None,
             callbacks: Callbacks = (), resume: bool = False) -> Autoencoder:
         """Trains from the beginning.
 
@@ -104,7 +108,8 @@ class Autoencoder(Recommender):
     def _users_of_fit(self) -> Any:
         self.network_  # or says that there is none
         if self._user_items is None:
-            raise UsageError("a model's file has no users: `export_vectors(user_items).users` has their factors, `Recommender.similar_users` compares them")
+            raise UsageError("a model's file has no users: `export_vectors(user_items).users` has their factors, "
+                             "`Recommender.similar_users` compares them")
         return self._user_items
 
     def recommend(self, userid: int | Sequence[int] | NDArray[np.integer], user_items: Matrix | None, N: int = 10,  # type: ignore[override]
@@ -123,7 +128,8 @@ class Autoencoder(Recommender):
         `user_items` has not a row for each user.
         """
         rows = self._rows(userid, user_items)
-        ids, scores = super().recommend(rows, N, filter_already_liked_items=filter_already_liked_items, filter_items=filter_items, items=items)
+        ids, scores = super().recommend(rows, N, filter_already_liked_items=filter_already_liked_items, filter_items=filter_items,
+                                        items=items)
         return (ids[0], scores[0]) if np.isscalar(userid) else (ids, scores)
 
     def _rows(self, userid: Any, user_items: Any) -> Any:

@@ -18,24 +18,30 @@ from .programs import run_instead
 
 # Those of importer that go with every input.
 _SHARED: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
-    (("--input", "-i"), {}), (("--output", "-o"), {}), (("--name", "-d"), {}), (("--features", "-f"), {}), (("--format",), {"default": "auto"}),
+    (("--input", "-i"), {}), (("--output", "-o"), {}), (("--name", "-d"), {}), (("--features", "-f"), {}),
+    (("--format",), {"default": "auto"}),
     (("--type", "-t"), {"default": "auto", "choices": ("auto", "indicator", "analog")}),
-    (("--target-type",), {"default": "indicator", "choices": ("indicator", "analog")}), (("--header",), {"default": "auto"}), (("--example-column",), {}),
+    (("--target-type",), {"default": "indicator", "choices": ("indicator", "analog")}), (("--header",), {"default": "auto"}),
+    (("--example-column",), {}),
     (("--feature-column",), {}), (("--value-column",), {}), (("--time-column",), {}), (("--skip-malformed",), {"type": int, "default": 0}),
-    (("--duplicates",), {"default": "error"}), (("--empty-rows",), {"default": "error"}), (("--split",), {}), (("--split-by",), {"default": "entry"}),
+    (("--duplicates",), {"default": "error"}), (("--empty-rows",), {"default": "error"}), (("--split",), {}),
+    (("--split-by",), {"default": "entry"}),
     (("--seed",), {"type": int, "default": 1}), (("--quiet", "-q"), {"action": "store_true"}))
 
 COMMAND = Command(
     "makes files of data sets (NetCDF) from tables", "FILE --name NAME --output FILE.nc [options]",
-    about=("FILE comes first or last, or is named by --input FILE, which is the same. Beside the text that importer reads it is Parquet, Arrow and Feather, JSON lines "
-           "(a pair a line, or an example with the list of its features), SciPy's .npz, columns with any separator, RecBole's .inter, MovieLens' files, or any "
-           "of these texts packed by bz2, xz or zstd. The same rows make the same bytes, whatever they come in.",
-           "With text that importer reads go all of its options, which stand below. With other files, and beside the options that stand here, go of those "
-           f"{', '.join(names[0] for names, _ in _SHARED)}."),
-    options=(Option(("--where",), "FILTER", "only rows of which it holds: 'rating >= 4', 'event in (buy, \"add to cart\") and day < 2026-02-01'; of several "
+    about=("FILE comes first or last, or is named by --input FILE, which is the same. Beside the text that importer reads it is Parquet, "
+           "Arrow and Feather, JSON lines (a pair a line, or an example with the list of its features), SciPy's .npz, columns with any "
+           "separator, RecBole's .inter, MovieLens' files, or any of these texts packed by bz2, xz or zstd. The same rows make the same "
+           "bytes, whatever they come in.",
+           "With text that importer reads go all of its options, which stand below. With other files, and beside the options that stand "
+           f"here, go of those {', '.join(names[0] for names, _ in _SHARED)}."),
+    options=(Option(("--where",), "FILTER",
+                    "only rows of which it holds: 'rating >= 4', 'event in (buy, \"add to cart\") and day < 2026-02-01'; of several "
                     "all must hold", repeatable=True, section="Rows"),
              Option(("--min-features",), "N", "leave out examples with fewer features", default="1", section="Rows"),
-             Option(("--min-examples",), "N", "and features of fewer examples, until none is left to leave out", default="1", section="Rows"),
+             Option(("--min-examples",), "N", "and features of fewer examples, until none is left to leave out", default="1",
+                    section="Rows"),
              Option(("--separator",), "TEXT", "between columns: ; :: | tab [by the file]", section="Rows")),
     files="file", examples=(("Ratings of at least 4, a fifth of each user's held out",
                              "ratings.csv --name films --output films.nc --where 'rating >= 4' --split ratio:0.8/0.2"),))
@@ -67,7 +73,8 @@ def _is_importers(wish: argparse.Namespace) -> bool:
     if is_packed(path):
         return False
     times = wish.split is not None and by_time(wish.split)
-    wanted = Wanted(wish.example_column, wish.feature_column, wish.value_column, wish.time_column if times else None, needs_time=times, format=wish.format,
+    wanted = Wanted(wish.example_column, wish.feature_column, wish.value_column, wish.time_column if times else None, needs_time=times,
+                    format=wish.format,
                     header=wish.header)
     kind = format_of(path, wish.format)
     return kind == "text" or wish.format in IMPORTER_FORMATS or is_importers(path, wanted)
@@ -111,8 +118,8 @@ def _do(wish: argparse.Namespace, others: list[str], arguments: list[str]) -> in
     if wish.input is None or _is_importers(wish):
         run_instead("importer", arguments, "import")
     if others:
-        raise UsageError(f"{others[0]} does not go with {'this input' if not _asks_for_more(wish) else 'filters, cores and separators'}, which "
-                         "importer does not read; norn import --help lists what does")
+        raise UsageError(f"{others[0]} does not go with {'this input' if not _asks_for_more(wish) else 'filters, cores and separators'}, "
+                         "which importer does not read; norn import --help lists what does")
     return _import(wish)
 
 
@@ -134,9 +141,12 @@ def _import(wish: argparse.Namespace) -> int:
             raise UsageError(f"--{option} is required; norn import --help shows how")
     given = from_text(_core.read_label_index(wish.features)) if wish.features and os.path.exists(wish.features) else None
     data = Dataset.from_table(
-        wish.input, wish.example_column, wish.feature_column, _column(wish), time=wish.time_column, where=wish.where, min_features=wish.min_features,
-        min_examples=wish.min_examples, duplicates=wish.duplicates, features=given, split=wish.split, split_by=wish.split_by, seed=wish.seed,
-        name=wish.name, format=wish.format, separator=wish.separator, header=wish.header, skip_malformed=wish.skip_malformed, empty_rows=wish.empty_rows)
+        wish.input, wish.example_column, wish.feature_column, _column(wish), time=wish.time_column, where=wish.where,
+        min_features=wish.min_features,
+        min_examples=wish.min_examples, duplicates=wish.duplicates, features=given, split=wish.split, split_by=wish.split_by,
+        seed=wish.seed,
+        name=wish.name, format=wish.format, separator=wish.separator, header=wish.header, skip_malformed=wish.skip_malformed,
+        empty_rows=wish.empty_rows)
     files = data.to_netcdf(wish.output, target_values=wish.target_type == "analog")
     if wish.features and given is None:
         if data.feature_labels is None:

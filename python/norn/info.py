@@ -14,7 +14,8 @@ COMMAND = Command(
     "what a model or a file of data sets is", "FILE [--format text|json|md]",
     about=("Of a model: layers with their units and labels, what it was trained on and how far, the best of what was watched, settings, "
            "checksums. Of data: sets, examples, units, entries, labels, checksums.",),
-    options=(Option(("--format",), "text|json|md", "of what is printed; md is a page to keep beside the file", ("text", "json", "md"), "text"),),
+    options=(Option(("--format",), "text|json|md", "of what is printed; md is a page to keep beside the file", ("text", "json", "md"),
+                    "text"),),
     files="file", examples=(("A model or data", "model.nc"), ("For scripts", "model.nc --format json")))
 
 
@@ -70,7 +71,8 @@ def _of_layer(layer: dict[str, Any], facts: dict[str, Any]) -> list[str]:
     source = layer.get("Source", layer.get("DataSet", ""))
     shown = ", ".join(source) if isinstance(source, list) else str(source)
     data = f"; {layer['DataSet']}" if "Source" in layer and layer.get("DataSet") else ""
-    return [layer["Name"], layer.get("Kind", ""), f"{found['units']:,}", layer.get("Activation", ""), shown + data, _labels(found["labels"])]
+    return [layer["Name"], layer.get("Kind", ""), f"{found['units']:,}", layer.get("Activation", ""), shown + data,
+            _labels(found["labels"])]
 
 
 def _of_training(facts: dict[str, Any]) -> list[list[str]]:
@@ -111,7 +113,8 @@ def _sections(facts: dict[str, Any]) -> tuple[str, list[tuple[str, list[str] | N
     layers = [_of_layer(layer, facts) for layer in network["Layers"]]
     origin = f"format {facts['format']}" if facts["format"] else "written by DSSTNE"
     about = [*_file_rows(facts), ["network", f"{network.get('Name') or 'without a name'}, {origin}"], *_of_training(facts)]
-    return "Model", [("", None, about), ("Layers", ["name", "kind", "units", "activation", "from", "labels"], layers), ("Settings", None, _settings(network))]
+    return "Model", [("", None, about), ("Layers", ["name", "kind", "units", "activation", "from", "labels"], layers),
+                     ("Settings", None, _settings(network))]
 
 
 def _as_text(title: str, tables: list[tuple[str, list[str] | None, list[list[str]]]]) -> str:
@@ -133,7 +136,8 @@ def _as_markdown(title: str, tables: list[tuple[str, list[str] | None, list[list
         if not rows:
             continue
         head = names or [""] * len(rows[0])
-        lines += [""] + ([f"## {heading}", ""] if heading else []) + [row_of(head), "|" + "---|" * len(head)] + [row_of(row) for row in rows]
+        lines += [""] + ([f"## {heading}", ""] if heading else []) + [row_of(head),
+                                                                      "|" + "---|" * len(head)] + [row_of(row) for row in rows]
     return "\n".join(lines) + "\n"
 
 

@@ -73,8 +73,10 @@ class Network:
                 raise UsageError(f"`network`: {error}: expected what JSON can hold") from None
         if isinstance(source, str) and source.lstrip().startswith("{"):
             return cls(source={"network": source})
-        if isinstance(source, str) and (source.lstrip().startswith("[") or "\0" in source or len(source) > _LONGEST_PATH) and not _is_file(source):
-            raise UsageError(f"`network`: {source[:40]!r}, {len(source)} characters, is neither a path nor a descriptor, which is an object of JSON, {{...}}")
+        if isinstance(source, str) and (source.lstrip().startswith("[") or "\0" in source
+                                        or len(source) > _LONGEST_PATH) and not _is_file(source):
+            raise UsageError(f"`network`: {source[:40]!r}, {len(source)} characters, is neither a path nor a descriptor, which is an "
+                             f"object of JSON, {{...}}")
         if not isinstance(source, (str, os.PathLike)):
             raise UsageError(f"`network`: expected a dictionary, JSON text or a path, not {type(source).__name__}")
         return cls(source={"config": os.fspath(source)})
@@ -98,7 +100,8 @@ class Network:
         return cls(model, device={"device": device, "threads": threads, "precision": precision})
 
     @classmethod
-    def from_parameters(cls, descriptor: Mapping[str, object] | str, parameters: Mapping[str, ArrayLike], labels: Mapping[str, Iterable[str] | _core.Labels] | None = None, *,
+    def from_parameters(cls, descriptor: Mapping[str, object] | str, parameters: Mapping[str, ArrayLike],
+                        labels: Mapping[str, Iterable[str] | _core.Labels] | None = None, *,
                         device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Network:
         """A trained network of weights from elsewhere.
 

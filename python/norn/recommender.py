@@ -7,7 +7,6 @@ import functools
 import logging
 import pathlib
 import tempfile
-import weakref
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, overload
 
@@ -57,8 +56,8 @@ class Recommender:
     """
 
     @_settings.documented
-    def __init__(self, *, recipe: str | None = "sigmoid", hidden: int | None = None, network: Descriptor | None = None, device: str = "auto",
-                 threads: int = 0, precision: str = "tf32", **settings: Unpack[Settings]) -> None:
+    def __init__(self, *, recipe: str | None = "sigmoid", hidden: int | None = None, network: Descriptor | None = None,
+                 device: str = "auto", threads: int = 0, precision: str = "tf32", **settings: Unpack[Settings]) -> None:
         """Keeps the settings; `fit` uses them. Raises UsageError for those that there are not."""
         _settings.checked(settings, beside=_DEFAULTS, problems=_fitting.recipe_problems(recipe, hidden))
         self._params: dict[str, Any] = {
@@ -88,8 +87,9 @@ class Recommender:
     # Training.
 
     @renamed(interactions="user_items")
-    def fit(self, user_items: Matrices, targets: Matrices | None = None, *, validation: float | tuple[Matrices, Matrices] | Matrix | None = None,
-            weights: ArrayLike | None = None, sample_weight: ArrayLike | None = None, callbacks: Callbacks = (), resume: bool = False) -> Recommender:
+    def fit(self, user_items: Matrices, targets: Matrices | None = None, *,
+            validation: float | tuple[Matrices, Matrices] | Matrix | None = None, weights: ArrayLike | None = None,
+            sample_weight: ArrayLike | None = None, callbacks: Callbacks = (), resume: bool = False) -> Recommender:
         """Trains from the beginning.
 
         user_items: [users, units], a CSR matrix of SciPy or a Dataset: what each user has. int32 indices and float32
@@ -109,10 +109,11 @@ class Recommender:
         DivergenceError where weights are no longer finite, and what a callback raises.
         """
         called = listed(callbacks)
-        self._fitted_on = _reference(user_items) if _fitting.wanted_of(user_items, targets) is user_items else None
+        self._fitted_on = _fitting.reference(user_items) if _fitting.wanted_of(user_items, targets) is user_items else None
         network = _fitting.network_of(self._params)
         native = _fitting.settings_of(self._params, called, validation)
-        native |= _fitting.data_settings(network, user_items, targets, validation, one_of("weights", weights, "sample_weight", sample_weight))
+        native |= _fitting.data_settings(network, user_items, targets, validation,
+                                         one_of("weights", weights, "sample_weight", sample_weight))
         native |= {"recipe": _fitting.recipe_of(self._params)} if network is None else {}
         if resume:
             return self._resume(native, network, called)
@@ -144,7 +145,7 @@ class Recommender:
         epochs = integer("epochs", epochs)
         called = listed(callbacks)
         if self._network is None:
-            first = type(self)(**(self.get_params() | {"epochs": epochs})).fit(user_items, targets=targets, weights=weights, callbacks=called)
+            first = type(self)(**(self.get_params() | {"epochs": epochs})).fit(user_items, targets, weights=weights, callbacks=called)
             self._network = first._network
             return self
         _fitting.require_labels(self.network_, user_items, "Input", "user_items")
@@ -152,14 +153,15 @@ class Recommender:
         _fitting.require_labels(self.network_, _fitting.wanted_of(user_items, targets), "Output", "targets")
         done = self.network_.model.epochs()
         own = {name: value for name, value in self._params.items() if not name.startswith("validation")}
-        native = _fitting.settings_of(own, called) | {"epochs": done + epochs, "early_stop": "none", "keep_best": "none", "same_run": False, "other_data": True}
+        native = _fitting.settings_of(own, called) | {"epochs": done + epochs, "early_stop": "none", "keep_best": "none", "same_run": False,
+                                                      "other_data": True}
         native |= _fitting.data_settings(self._network, user_items, targets, None, weights)
         return self._finish(resumed(self.network_.model, native, called, self.network_.history))
 
     def _finish(self, done: Run, folder: Any = None) -> Recommender:
         if done.model is not None:
-            p = self._params
-            self._network = Network(done.model, history=done.history, device={"device": p["device"], "threads": p["threads"], "precision": p["precision"]})
+            on: Any = {name: self._params[name] for name in ("device", "threads", "precision")}
+            self._network = Network(done.model, history=done.history, device=on)
         self._unfinished = folder if done.facts["end"] == "stopped" else None
         if done.raised is not None:
             raise done.raised
@@ -224,9 +226,11 @@ class Recommender:
     @overload
     def recommend(self, user_items: Sequence[SupportsIndex] | Set[SupportsIndex] | Column, N: int = ..., *,
                   filter_already_liked_items: bool = ..., filter_items: Units | None = ..., items: Units | None = ...,
-                  filter_pairs: Matrix | None = ..., score_factors: Matrix | None = ..., layer: str = ...) -> list[tuple[str | int, float]]: ...
-    def recommend(self, user_items: Matrices | Units, N: int = 10, *, filter_already_liked_items: bool = True, filter_items: Units | None = None,
-                  items: Units | None = None, filter_pairs: Matrix | None = None, score_factors: Matrix | None = None, layer: str = ""
+                  filter_pairs: Matrix | None = ..., score_factors: Matrix | None = ...,
+                  layer: str = ...) -> list[tuple[str | int, float]]: ...
+    def recommend(self, user_items: Matrices | Units, N: int = 10, *, filter_already_liked_items: bool = True,
+                  filter_items: Units | None = None, items: Units | None = None, filter_pairs: Matrix | None = None,
+                  score_factors: Matrix | None = None, layer: str = ""
                   ) -> tuple[Ids, Floats] | list[tuple[str, float]] | list[tuple[str | int, float]]:
         """The N best units for each user, exact, ties by the lowest unit.
 
@@ -241,8 +245,8 @@ class Recommender:
         layer: of networks with several output layers.
 
         Returns (ids, scores), int32 and float32 [users, N], or [users, units] where the model has fewer, best first, -1 and
-        nan where a user has fewer that may be recommended. Of one basket a list of (label, score), numbers where the model has no labels. Raises UsageError naming the first label or
-        number that is no unit of the model, and before `fit`.
+        nan where a user has fewer that may be recommended. Of one basket a list of (label, score), numbers where the model has no labels.
+        Raises UsageError naming the first label or number that is no unit of the model, and before `fit`.
         """
         output = self._layer(word("layer", layer))
         longest = min(count("N", N), self._width(output))
@@ -253,7 +257,8 @@ class Recommender:
         users = 1 if basket else _fitting.examples_of(user_items)
         pairs = set_of_each_user(filter_pairs, "filter_pairs", users, self._width(output))
         factors = set_of_each_user(factors_of(score_factors, users), "score_factors", users, self._width(output))
-        ids, scores = _core.recommend(self.network_.model, sets, longest, layer, truth("filter_already_liked_items", filter_already_liked_items), pairs, factors,
+        ids, scores = _core.recommend(self.network_.model, sets, longest, layer,
+                                      truth("filter_already_liked_items", filter_already_liked_items), pairs, factors,
                                       allowed_of(items, filter_items, *self._units(output)))
         if not basket:
             return ids, scores
@@ -334,7 +339,8 @@ class Recommender:
         """
         basket = is_basket(user_items)
         known: Any = basket_of(user_items, "user_items", *self._units(self.network_.layers("Input")[0])) if basket else user_items
-        ids, scores = nearest(self.transform(known, layer), (self.transform(part, layer) for part in in_parts(others, "others")), count("N", N))
+        ids, scores = nearest(self.transform(known, layer), (self.transform(part, layer) for part in in_parts(others, "others")),
+                              count("N", N))
         return pairs_of(getattr(others, "example_labels", None), ids[0], scores[0]) if basket else (ids, scores)
 
     def recommend_table(self, user_items: Matrices, N: int = 10, *, users: Labelled | None = None, batch: int = 1 << 14,
@@ -361,7 +367,8 @@ class Recommender:
         return recommended(recommend, UserRows(user_items, width, filter_pairs, score_factors), called, labels, count("batch", batch))
 
     @renamed(known="user_items")
-    def evaluate(self, user_items: Matrices | tuple[Matrices, Matrices], held_out: Matrices | None = None, *, k: int | Iterable[int] = (10, 20, 100), keep_seen: bool = False,
+    def evaluate(self, user_items: Matrices | tuple[Matrices, Matrices], held_out: Matrices | None = None, *,
+                 k: int | Iterable[int] = (10, 20, 100), keep_seen: bool = False,
                  per_example: bool = False, layer: str = "") -> Evaluation:
         """How well held-out units are ranked, in the evaluator's numbers.
 
@@ -407,8 +414,8 @@ class Recommender:
         if self._fitted_on is None or self._fitted_on() is not user_items:
             return
         self._fitted_on = None
-        _log.warning("`user_items` are the data that the model was fitted on, which knows the fifth that is looked for: other data give a lower score; "
-                     "hold users or entries out before `fit`, and give those")
+        _log.warning("`user_items` are the data that the model was fitted on, which knows the fifth that is looked for: other data give a "
+                     "lower score; hold users or entries out before `fit`, and give those")
 
     @property
     def n_features_in_(self) -> int:
@@ -467,7 +474,8 @@ class Recommender:
         given = ", ".join(f"{name}={value!r}" for name, value in shown.items())
         if self._network is None:
             return f"{type(self).__name__}({given})"
-        return _display.network_text(f"{type(self).__name__}({given})", self._network.layers(), self._network.model.epochs(), self._network.history)
+        return _display.network_text(f"{type(self).__name__}({given})", self._network.layers(), self._network.model.epochs(),
+                                     self._network.history)
 
     def _repr_html_(self) -> str:
         if self._network is None:
@@ -476,14 +484,6 @@ class Recommender:
 
 
 _DEFAULTS = {"recipe": "sigmoid", "hidden": None, "network": None, "device": "auto", "threads": 0, "precision": "tf32"}
-
-
-def _reference(given: Any) -> Any:
-    """A weak reference to it; None where there can be none."""
-    try:
-        return weakref.ref(given)
-    except TypeError:
-        return None
 
 
 def load(path: Path, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:

@@ -200,5 +200,6 @@ def _labels(given: Any, argument: str, wanted: int | None = None) -> Any:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"`{argument}`: expected labels, all of text or all whole numbers: {error}") from None
     if made.null_count or not (pa.types.is_string(made.type) or pa.types.is_large_string(made.type) or pa.types.is_integer(made.type)):
-        raise UsageError(f"`{argument}`: expected labels, all of text or all whole numbers, not {made.type}" + (" with nulls" if made.null_count else ""))
+        raise UsageError(f"`{argument}`: expected labels, all of text or all whole numbers, not {made.type}"
+                         + (" with nulls" if made.null_count else ""))
     return made

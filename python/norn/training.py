@@ -152,7 +152,8 @@ def _without_name(file: str) -> Generator[None, None, None]:
     except Error as error:
         if file not in str(error):
             raise
-        problems = [{key: value.replace(file, "the model") if isinstance(value, str) else value for key, value in one.items()} for one in error.problems]
+        problems = [{key: value.replace(file, "the model") if isinstance(value, str) else value for key, value in one.items()}
+                    for one in error.problems]
         raise type(error)(str(error).replace(file, "the model"), problems=problems) from None
     finally:
         log.removeFilter(renamed)
@@ -184,8 +185,9 @@ def train(
 
     Other keywords are settings of the trainer, which `norn.settings()` lists.
 
-    Returns the trained Network, with which `Recommender.of(network)` recommends; its `history` has a dictionary for each epoch. Raises UsageError, DataError, DeviceError,
-    DivergenceError, and what a callback raises. On Ctrl-C KeyboardInterrupt, whose `network` attribute is what there is.
+    Returns the trained Network, with which `Recommender.of(network)` recommends; its `history` has a dictionary for each epoch. Raises
+    UsageError, DataError, DeviceError, DivergenceError, and what a callback raises. On Ctrl-C KeyboardInterrupt, whose `network` attribute
+    is what there is.
     """
     if isinstance(validation, (int, float)):
         settings["validation_split"] = validation

@@ -35,8 +35,8 @@ def _sources(wiring: Wiring, output: Layer) -> list[str]:
     """The hidden layers that feed an output. Raises UsageError for what an inner product is not in the order of."""
     word = output.keys.get("Activation", "Sigmoid")
     if word in _NOT_IN_ORDER:
-        raise UsageError(f"layer \"{output.name}\": its activation {word} is not in the order of what comes in: a score may be lower where the inner "
-                         "product is higher; `recommend` orders by scores")
+        raise UsageError(f"layer \"{output.name}\": its activation {word} is not in the order of what comes in: a score may be lower where "
+                         "the inner product is higher; `recommend` orders by scores")
     if output.skips:
         raise UsageError(f"layer \"{output.name}\": what comes by Skip is no inner product with the unit's weights")
     for edge in output.edges:

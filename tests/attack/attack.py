@@ -94,7 +94,8 @@ def tell(options, results, processes):
         if finding:
             found[kind] += 1
             print(f"FOUND by {kind}, case {number}; its folder: {kept}\n{finding}\n"
-                  f"again: tools/dev/attack.sh {'--sanitized ' * SANITIZED}--seed {options.seed} --kind {kind} --case {number}\n", flush=True)
+                  f"again: tools/dev/attack.sh {'--sanitized ' * SANITIZED}--seed {options.seed} --kind {kind} --case {number}\n",
+                  flush=True)
     for kind in options.kind or KINDS:
         print(f"{kind:12} {cases[kind]:7} cases {programs[kind]:7} runs of programs {found[kind]:4} findings" +
               f" {unclear[kind]:4} undecided" * (unclear[kind] > 0) + f" {traced[kind]:7} watched by strace" * (traced[kind] > 0) +

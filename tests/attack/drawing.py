@@ -147,7 +147,8 @@ class Drawing:
         """Options of the update."""
         rule = self.random.choice(RULES)
         words = ["--optimizer", rule, "--rate", self.random.choice(("0.1", "0.01", "0.003"))]
-        for option, values in (("--lambda", ("0", "0.001", "0.1")), ("--lambda1", ("0", "0", "0.01")), ("--clip-gradient", ("0", "0", "0.001", "0.05"))):
+        for option, values in (("--lambda", ("0", "0.001", "0.1")), ("--lambda1", ("0", "0", "0.01")),
+                               ("--clip-gradient", ("0", "0", "0.001", "0.05"))):
             words += [option, self.random.choice(values)]
         if rule not in ("SGD", "AdaGrad") and self.chance(0.5):
             words += ["--mu", self.random.choice(("0", "0.5", "0.95"))]

@@ -119,7 +119,8 @@ class Items:
             for name, size in self.dimensions.items():
                 file.createDimension(name, size)
             for name, (kind, dimensions, values) in self.variables.items():
-                made = file.createVariable(name, kind, dimensions, zlib=name in self.packed, chunksizes=self.chunks.get(name), fill_value=False)
+                made = file.createVariable(name, kind, dimensions, zlib=name in self.packed, chunksizes=self.chunks.get(name),
+                                           fill_value=False)
                 if values is None:
                     continue
                 shape = tuple(self.dimensions[d] for d in dimensions)

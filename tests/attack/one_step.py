@@ -170,5 +170,6 @@ def check_updates(step, off, parameters, after, settings, layers):
         wrong = ~((value >= low[key] - rounding) & (value <= high[key] + rounding))
         if wrong.any():
             at = tuple(int(i) for i in np.argwhere(wrong)[0])
-            raise Finding(f"{wrong.sum()} of {wrong.size} of {key} differ, first at {at}: {before[key][at]!r} became {value[at]!r}, float64 "
-                          f"says {low[key][at]!r} to {high[key][at]!r} (gradient {step.gradients[key][at]!r}, noise {noise[key][at]:.2g})")
+            raise Finding(f"{wrong.sum()} of {wrong.size} of {key} differ, first at {at}: {before[key][at]!r} became {value[at]!r}, "
+                          f"float64 says {low[key][at]!r} to {high[key][at]!r} (gradient {step.gradients[key][at]!r}, noise "
+                          f"{noise[key][at]:.2g})")

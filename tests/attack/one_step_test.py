@@ -233,7 +233,8 @@ class Steps(unittest.TestCase):
     def cancelling(self, draw):
         """A training whose Lambda undoes the gradient of the weight on which rounding tells most."""
         stored = lambda x: np.asarray(x, dtype=np.float32).astype(float)
-        layers = [{"Name": "In", "Kind": "Input", "N": 2}, {"Name": "Hidden", "Kind": "Hidden", "N": 3, "Activation": "Sigmoid", "Source": ["In"]},
+        layers = [{"Name": "In", "Kind": "Input", "N": 2},
+                  {"Name": "Hidden", "Kind": "Hidden", "N": 3, "Activation": "Sigmoid", "Source": ["In"]},
                   {"Name": "Out", "Kind": "Output", "N": 4, "Activation": "Tanh", "Source": ["Hidden"]}]
         rows = int(draw.integers(2, 100))
         ones = np.tile([False, True, True, True], (rows, 1))  # where y is negative they cost much, and have no slope
@@ -243,7 +244,8 @@ class Steps(unittest.TestCase):
         training = Trained({"ErrorFunction": "CrossEntropy", "Layers": layers}, ({"In": np.ones((rows, 2))}, {"Out": output}),
                            (weights, biases, {}, {}), ["--optimizer", "SGD", "--rate", "1"])
         g = reference.Step(training.network, *training.batch, training.parameters).gradients["weight", "Hidden", "Out"]
-        rounded = reference.Step(training.network, *training.batch, training.parameters, reference.Draw(0, 1)).gradients["weight", "Hidden", "Out"]
+        rounded = reference.Step(training.network, *training.batch, training.parameters, reference.Draw(0, 1)).gradients["weight", "Hidden",
+                                                                                                                         "Out"]
         at = np.unravel_index(np.argmax(abs(rounded - g)), g.shape)
         training.settings += ["--lambda", repr(float(-(g / weights["Hidden", "Out"])[at]))]
         return training
@@ -269,7 +271,8 @@ class Steps(unittest.TestCase):
     @staticmethod
     def differs(one, other, before):
         """By more than a float32 keeps of a step."""
-        return any((abs(one[key] - value) > 1e-6 * abs(value - before[key]) + 1e-7 * abs(value) + 1e-12).any() for key, value in other.items())
+        return any((abs(one[key] - value) > 1e-6 * abs(value - before[key]) + 1e-7 * abs(value) + 1e-12).any()
+                   for key, value in other.items())
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ BASES = {
 }
 VALUES = ["", " ", "-", "--", "-1", "0", "1", "2", "0.5", "1e308", "1e-320", "nan", "inf", "-inf", "0x10", " 1", "1 ", "1,2", ",", "1,1,0",
           "2147483648", "18446744073709551616", "-9223372036854775809", "9" * 40, "x" * 5000, "auto", "none", "yes", "all", "%s%n%99999d",
-          "$(touch pwned)", "`touch pwned`", ";touch pwned;", "\x1b[31mred", "a\nb", "\u202e\u0085", b"\xff\xfe", "loop", "folder", "none.nc",
+          "$(touch pwned)", "`touch pwned`", ";touch pwned;", "\x1b[31mred", "a\nb", "\u202e\u0085", b"\xff\xfe", "loop", "folder",
+          "none.nc",
           "no/such/folder/x", "/", "..", "/dev/null", "/dev/full", "train.nc", "train.txt", "model.nc", "net.json", "n" * 300, "1G", "1e9G",
           "ratio:0.8/0.2", "ratio:1/0", "ratio:nan/1", "ratio:" + "0.1/" * 9 + "0.1", "ndcg@0", "ndcg@99999999999", "loss", " out.nc"]
 # Asked for a long run they make one, and the doctor measures for ten seconds.

@@ -255,7 +255,8 @@ SHOWN = {"popularity": "popularity", "als": "implicit, ALS", "bpr": "implicit, B
 
 
 def row_of(name, one, settings):
-    quality = " / ".join(f"{statistics.mean(pair[at] for pair in one['metrics']):.4f}" for at in (0, 1)) if one["metrics"] else "not trained"
+    quality = " / ".join(f"{statistics.mean(pair[at] for pair in one['metrics']):.4f}"
+                         for at in (0, 1)) if one["metrics"] else "not trained"
     speeds = []
     for at in (0, 1):
         of_turns = [turn[at] for turn in one["users_per_second"]]
@@ -294,7 +295,8 @@ def arguments():
     parser.add_argument("--seeds", type=lambda text: [int(word) for word in text.split(",")], default=[1], help="[1]")
     parser.add_argument("--turns", type=int, default=5, help="of recommending, after one that warms up [%(default)s]")
     parser.add_argument("--users", type=int, help="so many in a turn, evenly spread [all]")
-    parser.add_argument("--untrained", action="store_true", help="Norn's models take one step: their speed alone, where training takes too long")
+    parser.add_argument("--untrained", action="store_true",
+                        help="Norn's models take one step: their speed alone, where training takes too long")
     parser.add_argument("--search", action="store_true", help="choose the peers' settings, and end")
     parser.add_argument("--search-minutes", type=float, default=60, help="for each peer, at most [%(default)s]")
     parser.add_argument("--search-users", type=int, default=10000, help="of whom lists are compared in a search [%(default)s]")

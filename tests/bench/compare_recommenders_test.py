@@ -55,7 +55,8 @@ class Comparison(unittest.TestCase):
             return -sum(abs(space[name].index(settings[name]) - space[name].index(goal[name])) for name in space)
 
         tried, kept = [], []
-        self.assertEqual(implicit_models.search("als", height, 60, tried, lambda all_of_them: kept.append(len(all_of_them))), goal, f"seed {self.seed}")
+        self.assertEqual(implicit_models.search("als", height, 60, tried, lambda all_of_them: kept.append(len(all_of_them))), goal,
+                         f"seed {self.seed}")
         self.assertEqual(kept, list(range(1, len(tried) + 1)))
         self.assertEqual(implicit_models.search("als", lambda settings: self.fail("is known"), 60, tried, None), goal)
         first = [(dict(goal), 0.5)]
@@ -72,7 +73,8 @@ class Comparison(unittest.TestCase):
             (self.folder / f"{part}.txt").write_text("\n".join(text) + "\n", encoding="utf-8")
 
     def run_program(self, name, *options):
-        done = subprocess.run([sys.executable, "-B", HERE / name, "--folder", f"debian_packages={self.folder}", *map(str, options)], capture_output=True,
+        done = subprocess.run([sys.executable, "-B", HERE / name, "--folder", f"debian_packages={self.folder}", *map(str, options)],
+                              capture_output=True,
                               text=True, timeout=300)
         return done, f"seed {self.seed}: {done.stdout}{done.stderr}"
 
@@ -80,7 +82,8 @@ class Comparison(unittest.TestCase):
         self.write()
         settings = {"als": {"best": {"factors": 8, "regularization": 0.1, "iterations": 5}}}
         (self.folder / "search.debian_packages.json").write_text(json.dumps(settings), encoding="utf-8")
-        done, words = self.run_program("compare_recommenders.py", "debian_packages", "--models", "popularity,als,sigmoid", "--turns", 2, "--out", self.folder)
+        done, words = self.run_program("compare_recommenders.py", "debian_packages", "--models", "popularity,als,sigmoid", "--turns", 2,
+                                       "--out", self.folder)
         self.assertEqual(done.returncode, 0, words)
         for name in ("popularity", "implicit, ALS", "Norn, recipe sigmoid", "Norn, sigmoid, by norn.implicit"):
             self.assertRegex(done.stdout, rf"(?m)^\| {name} \| 0\.\d{{4}} / 0\.\d{{4}} \|", words)

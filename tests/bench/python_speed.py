@@ -121,7 +121,8 @@ def compare(args, programs, lines, folder):
                                 [programs.folder / "trainer", "--recipe", "sigmoid", "-i", data, "-n", model, "--seed", 1, "--force",
                                  "--checkpoint-epochs", 0, *epochs, *where], args.turns, same))
     of_lists = row("recommend", in_turn([sys.executable, "-c", BEGIN + RECOMMEND + END, data, model, args.device, args.threads],
-                                        [programs.folder / "predictor", "-n", model, "--data", data, "--top", 20, "--exclude-seen", "--format", "netcdf",
+                                        [programs.folder / "predictor", "-n", model, "--data", data, "--top", 20, "--exclude-seen",
+                                         "--format", "netcdf",
                                          "--output", lists, *where], args.turns))
     return {"fit": min(of_fit), "recommend": min(of_lists)}
 
@@ -140,7 +141,8 @@ def main():
         ratios = compare(args, programs, known[args.data].lines("train"), pathlib.Path(folder))
     seconds = import_seconds(max(args.turns, 5))
     print(f"\nimport norn: {shown(seconds, 3)} s")
-    broken = [f"{name} takes {ratio:.3f} times the program's time, at most {LINES[name]}" for name, ratio in ratios.items() if ratio > LINES[name]]
+    broken = [f"{name} takes {ratio:.3f} times the program's time, at most {LINES[name]}"
+              for name, ratio in ratios.items() if ratio > LINES[name]]
     if statistics.median(seconds) > IMPORT_SECONDS:
         broken.append(f"the import takes {statistics.median(seconds):.2f} s, at most {IMPORT_SECONDS}")
     for one in broken:

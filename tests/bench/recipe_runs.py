@@ -48,7 +48,8 @@ def known_data():
     gowalla = os.environ.get("NORN_GOWALLA", ROOT / "build/gowalla")
     made = sorted(folder for folder in SETS.glob("*") if folder.is_dir())
     return {data.name: data for data in (
-        *(Data(folder.name, folder.name, folder) for folder in made), Data("debian_packages", "packages", ROOT / "tests/data/debian_packages"),
+        *(Data(folder.name, folder.name, folder) for folder in made),
+        Data("debian_packages", "packages", ROOT / "tests/data/debian_packages"),
         Data("gowalla", "gowalla", gowalla, "\nThe gowalla data are not part of the repository; name their folder with "
              "NORN_GOWALLA=FOLDER or --folder gowalla=FOLDER."))}
 

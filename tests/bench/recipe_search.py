@@ -12,8 +12,8 @@ A change is what differs from the recipe: keys of the network, and of layers by 
 are the recipe, its neighbours (one setting larger or smaller) and networks with several settings drawn at random around it.
 A training that fails is told and left out. For each set the last line says how far the recipe stays behind the best candidate,
 and how high a cost rose above a lower one before it, after the first 5 % of the steps. The best of many by one seed owes a part of
-that to the seed: --again 3 trains both with three other seeds and says that figure too. Sets are debian_packages, gowalla and those that tests/bench/recipe_sets.py made.
-Needs the programs importer and trainer; tests/bench/recipes_table.py measures recipes on the test part."""
+that to the seed: --again 3 trains both with three other seeds and says that figure too. Sets are debian_packages, gowalla and those that
+tests/bench/recipe_sets.py made. Needs the programs importer and trainer; tests/bench/recipes_table.py measures recipes on the test part."""
 import argparse
 import concurrent.futures
 import json

@@ -50,7 +50,8 @@ class RecipeSearch(unittest.TestCase):
         out = pathlib.Path(folder.name)
         (out / "set").mkdir()
         (out / "set/train.txt").write_text("".join(f"e{e}\ta:b:c\n" for e in range(5)), encoding="utf-8")
-        args = argparse.Namespace(**{"recipe": "sigmoid", "out": out, "held_out": 0.2, "seed": random.randrange(1000), "jobs": 4, "again": 2,
+        args = argparse.Namespace(**{"recipe": "sigmoid", "out": out, "held_out": 0.2, "seed": random.randrange(1000), "jobs": 4,
+                                     "again": 2,
                                      "candidates": 20, "change": [], "only": None, **more})
         said = io.StringIO()
         with contextlib.redirect_stdout(said):

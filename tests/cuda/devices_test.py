@@ -43,7 +43,8 @@ class Devices(unittest.TestCase):
     def train(self, model, *options):
         """The mean cost of every epoch."""
         train = self.folder / "train.nc"
-        text = self.run_program("trainer", "-c", CONFIG, "-i", train, "-o", train, "-n", self.folder / model, "--log-format", "dsstne", *options)
+        text = self.run_program("trainer", "-c", CONFIG, "-i", train, "-o", train, "-n", self.folder / model, "--log-format", "dsstne",
+                                *options)
         return [float(cost) for cost in re.findall(r"Epoch \d+, average error ([0-9.]+)", text)]
 
     def on_gpu(self, precision):

@@ -37,7 +37,8 @@ class Compared:
         self.name, self.recipe, self.options, self.folder = name, SOURCE / "configs/recipes" / f"{recipe}.json", options, folder
         texts = {part: next(path for path in sorted(pathlib.Path(texts).glob(f"{part}.txt*"))) for part in ("train", "test")}
         index = ["--features", folder / "features.txt", "--name", name, "-q"]
-        run_program("importer", "--input", texts["train"], "--target", texts["test"], "--missing-examples", "drop", "--output", folder / "test.nc", *index)
+        run_program("importer", "--input", texts["train"], "--target", texts["test"], "--missing-examples", "drop", "--output",
+                    folder / "test.nc", *index)
         run_program("importer", "--input", texts["train"], "--output", folder / "train.nc", *index)
         self.train, self.test = norn.Dataset.from_netcdf(folder / "train.nc"), norn.Dataset.from_netcdf(folder / "test.nc")
         self.differences = 0
@@ -47,7 +48,8 @@ class Compared:
 
     def trainer(self, model, precision):
         epochs = ["--epochs", self.options.epochs] if self.options.epochs is not None else []
-        return run_program("trainer", "-c", self.recipe, "-i", self.folder / "train.nc", "-n", self.folder / model, "--force", *self.on(precision), *epochs)
+        return run_program("trainer", "-c", self.recipe, "-i", self.folder / "train.nc", "-n", self.folder / model, "--force",
+                           *self.on(precision), *epochs)
 
     def fit(self, precision):
         epochs = {"epochs": self.options.epochs} if self.options.epochs is not None else {}
@@ -69,7 +71,8 @@ class Compared:
 
     def compare_recommendations(self, precision, model):
         """Units and the bits of their scores, of all examples at once and of some by themselves."""
-        run_program("predictor", "-n", self.folder / "trainer.nc", "--data", self.folder / "train.nc", "-k", K, "--exclude-seen", "-p", ".9g",
+        run_program("predictor", "-n", self.folder / "trainer.nc", "--data", self.folder / "train.nc", "-k", K, "--exclude-seen", "-p",
+                    ".9g",
                     "-s", self.folder / "best.txt", "-q", *self.on(precision))
         ids, scores = model.recommend(self.train, N=K)
         labels = np.array(self.train.feature_labels)
@@ -80,14 +83,16 @@ class Compared:
             listed = ids[row] >= 0
             different += list(labels[ids[row][listed]]) != [label for label, _ in pairs] or \
                 scores[row][listed].tobytes() != np.array([score for _, score in pairs], np.float32).tobytes()
-        self.say(precision, "recommend = predictor", different == 0 and len(lines) == len(ids), f"{len(lines):,} lists of {K}, {different} differ")
+        self.say(precision, "recommend = predictor", different == 0 and len(lines) == len(ids),
+                 f"{len(lines):,} lists of {K}, {different} differ")
         some = np.random.default_rng(len(ids)).choice(len(ids), min(50, len(ids)), replace=False)
         alone = [model.recommend(self.train.matrix[[row]], N=K) for row in some]
         same = all(one[0].tobytes() == ids[row].tobytes() and one[1].tobytes() == scores[row].tobytes() for row, one in zip(some, alone))
         self.say(precision, "one by one = together", same, f"{len(some)} users")
 
     def compare_metrics(self, precision, model):
-        said = run_program("evaluator", "-n", self.folder / "trainer.nc", "-i", self.folder / "test.nc", "--top", K, "--format", "json", "-q",
+        said = run_program("evaluator", "-n", self.folder / "trainer.nc", "-i", self.folder / "test.nc", "--top", K, "--format", "json",
+                           "-q",
                            *self.on(precision)).stdout
         titles = {metric["title"]: metric["name"] for metric in json.loads((SOURCE / "python/norn/report/metrics.json").read_text())}
         numbers = {f"{titles[title]}@{K}": value for title, value in json.loads(said)["model"][0].items() if title in titles}
@@ -98,7 +103,8 @@ class Compared:
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
-    parser.add_argument("--set", nargs=3, action="append", metavar=("NAME", "FOLDER", "RECIPE"), help="train.txt and test.txt, also .gz, and a recipe of configs/recipes "
+    parser.add_argument("--set", nargs=3, action="append", metavar=("NAME", "FOLDER", "RECIPE"),
+                        help="train.txt and test.txt, also .gz, and a recipe of configs/recipes "
                         "[packages tests/data/debian_packages debian_packages_sigmoid]")
     parser.add_argument("--precisions", default="fp32,tf32,bf16", help="[fp32,tf32,bf16]; the CPU knows float32 alone")
     parser.add_argument("--epochs", type=int, help="[those of the recipe]")

@@ -83,7 +83,9 @@ class MutantsTest(unittest.TestCase):
         (self.folder / "python/norn/__init__.py").write_text("")
         mutants, places = python_mutants.sample(self.folder, 100, self.seed, 1)
         self.assertGreater(places, len(mutants))  # one of a place's alternatives
-        command = [sys.executable, "-B", "-c", "import sys; sys.path.insert(0, 'python'); from norn import module; print([module.of(int(value)) for value in sys.argv[1:]])"]
+        command = [sys.executable, "-B", "-c",
+                   "import sys; sys.path.insert(0, 'python'); from norn import module; print([module.of(int(value)) for value in "
+                   "sys.argv[1:]])"]
         expected = self.said(command)
         python_mutants.write(self.folder, self.folder, mutants)
         self.check(command, expected, mutants, 0.6)

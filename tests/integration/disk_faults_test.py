@@ -81,7 +81,8 @@ class DiskFaults(ProgramTest):
         # Room for the log, which is made first, and not for the record.
         small = self.mount_small("8k")
         done = self.train("-e", "1", "--run-dir", small / "run")
-        self.assertIn("/small/run/run.json: cannot be written: the disk is full; free some space or write elsewhere; the run goes on without it", done.stderr)
+        self.assertIn("/small/run/run.json: cannot be written: the disk is full; free some space or write elsewhere; the run goes on "
+                      "without it", done.stderr)
         self.assertTrue(self.path("model.nc").exists())
 
     def test_a_checkpoint_that_is_a_folder(self):

@@ -60,7 +60,8 @@ class Divergence(ProgramTest):
                      "-b", "40")
 
     def test_the_best_model_before_is_what_the_run_goes_on_from(self):
-        schedule = ("-e", "200", "-b", "40", "--validation-split", "0.2", "--keep-best", "loss", "--rate-schedule", "step", "--rate-interval", "4")
+        schedule = ("-e", "200", "-b", "40", "--validation-split", "0.2", "--keep-best", "loss", "--rate-schedule", "step",
+                    "--rate-interval", "4")
         self.assertEqual(self.diverge(*schedule, "--rate", "1e-3", "--rate-multiplier", "1e12"), ["model.best.nc"])
         done = self.train("--resume", *schedule, "--rate", "1e-3", "--rate-multiplier", "1", config="deep.json")
         self.assertIn("resuming from model.best.nc", done.stderr)

@@ -35,7 +35,8 @@ class Dying(RanksTest):
         self.assertEqual(code, 5, said)
         self.assertEqual(len(errors), 1, said)
         self.assertRegex(errors[0], rf"rank [02] of 3 on {HOST} \((training|writing a "
-                         rf"checkpoint), epoch \d+(, batch \d+)?\): \w+ did not complete in 3 s: rank 1 on \S+ \(process {pid}\) is stopped")
+                         rf"checkpoint), epoch \d+(, batch \d+)?\): \w+ did not complete in 3 s: rank 1 on \S+ "
+                         rf"\(process {pid}\) is stopped")
         self.check_leavings()
 
     def test_the_limit_must_be_above_zero(self):

@@ -78,7 +78,8 @@ class FilesReadApart(ProgramTest):
                 item += 16 + -(-int.from_bytes(data[item + 8:item + 16], "little") // 8) * 8
             data[item + 8:item + 16] = bytes(8)  # the free room at the end
         self.path("endless.nc").write_bytes(data)
-        self.fail_with(3, f"endless.nc: cannot read as a NetCDF file: {NO_END}", "evaluator", "-n", "model.nc", "-i", "endless.nc", "-k", "5",
+        self.fail_with(3, f"endless.nc: cannot read as a NetCDF file: {NO_END}", "evaluator", "-n", "model.nc", "-i", "endless.nc", "-k",
+                       "5",
                        "--threads", "1")
 
     def start_to_stream(self):

@@ -173,7 +173,8 @@ class HostileFiles(ProgramTest):
             for data in ("wide.nc", "bare.nc", "said.nc"):
                 for more in ((), ("--data-memory", "0"), ("--trust-index",)):
                     with self.subTest(model=model, data=data, more=more):
-                        done = self.run_program("predictor", "-n", model, "--data", data, "-s", "out.txt", "--threads", "1", *more, **little)
+                        done = self.run_program("predictor", "-n", model, "--data", data, "-s", "out.txt", "--threads", "1", *more,
+                                                **little)
                         self.assertIn(done.returncode, (0, 2, 3), done.stderr)
                         self.assertNotIn("of memory", done.stderr)
         for more in ((), ("--popularity", "said.nc"), ("--popularity", "said.nc", "--propensity", "0.5,1"), ("--exclude", "said.nc")):
@@ -191,7 +192,8 @@ class HostileFiles(ProgramTest):
         self.labelled({"exampleLabels0": zeros})
         done = self.run_program("predictor", "-n", "model.nc", "--data", "odd.nc", "-s", "out.txt")
         self.assertEqual(done.returncode, 3, done.stderr)
-        self.assertRegex(done.stderr, r'odd.nc: data set "gl_input": example \d+: its label has a byte of zero, which no text has; write the '
+        self.assertRegex(done.stderr,
+                         r'odd.nc: data set "gl_input": example \d+: its label has a byte of zero, which no text has; write the '
                          "file again with importer")
 
     def test_formats_of_sums_that_are_none(self):
@@ -275,7 +277,8 @@ class OddPaths(ProgramTest):
         self.train("-e", "1")
         os.mkfifo(self.path("pipe"))
         for name in ("pipe", "/dev/zero"):
-            for program, arguments in (("predictor", ("-n", "model.nc", "--data", name, "-s", "out.txt")), ("evaluator", ("-n", name, "-i", "test.nc")),
+            for program, arguments in (("predictor", ("-n", "model.nc", "--data", name, "-s", "out.txt")),
+                                       ("evaluator", ("-n", name, "-i", "test.nc")),
                                        ("trainer", ("-c", "net.json", "-i", name, "-n", "more.nc"))):
                 self.fail_with(3, f"{name}: is a pipe or a device, expected a NetCDF file", program, *arguments)
 

@@ -164,7 +164,8 @@ class Predicting(ProgramTest):
         for left_out in (empty, range(len(self.rows))):
             with self.subTest(left_out=len(left_out)):
                 self.write("filter.txt", "".join(f"{self.examples[e]}\t{everything}\n" for e in left_out))
-                self.succeed("predictor", "-n", "model.nc", "-r", "requests.txt", "-i", "features.txt", "-o", "features.txt", "-f", "filter.txt",
+                self.succeed("predictor", "-n", "model.nc", "-r", "requests.txt", "-i", "features.txt", "-o", "features.txt", "-f",
+                             "filter.txt",
                              "-s", "recs.nc", "--format", "netcdf", "-k", "5", "-b", "11")
                 with netCDF4.Dataset(self.path("recs.nc")) as file:
                     sizes = (file["sparseEnd0"][:] - file["sparseStart0"][:]).astype(int).tolist()

@@ -106,7 +106,8 @@ class Descriptor(ProgramTest):
 
     def test_that_is_the_same_is_not_spoken_of(self):
         for network in (NETWORK % "Sigmoid", ODD_NETWORK % ("Relu", "SoftMax"), WIDE_NETWORK,
-                        (NETWORK % "SoftMax").replace('"Batch": 32, ', ""), (NETWORK % "SoftMax").replace('"Name": "Input"', '"Name": "Eingang"')):
+                        (NETWORK % "SoftMax").replace('"Batch": 32, ', ""),
+                        (NETWORK % "SoftMax").replace('"Name": "Input"', '"Name": "Eingang"')):
             self.write("net.json", network)
             for first, again in (((), ()), (("-alpha", "0.5", "--validation-split", "0.2", "--shuffle", "yes"),) * 2):
                 self.train("-e", "1", "--force", *first)

@@ -256,7 +256,8 @@ class Refused(Repeat):
 
     def test_settings_beside_it(self):
         self.record()
-        for option in (["-e", "3"], ["--rate", "0.1"], ["-c", "net.json"], ["--resume"], ["--seed", "1"], ["--validation-seed", "1"], ["--shuffle", "no"]):
+        for option in (["-e", "3"], ["--rate", "0.1"], ["-c", "net.json"], ["--resume"], ["--seed", "1"], ["--validation-seed", "1"],
+                       ["--shuffle", "no"]):
             name = {"-e": "--epochs", "-c": "--config"}.get(option[0], option[0])
             self.refuse_wholly(2, f"{name} cannot be given with --repeat, which makes the run again as it was; leave one of them "
                                "out", *option)

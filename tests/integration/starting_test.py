@@ -105,7 +105,8 @@ class Readers(ProgramTest):
         """As by a program that ignores SIGPIPE, which it hands on."""
         reader, closed = os.pipe()
         os.close(reader)
-        done = subprocess.run([str(BIN / program), *arguments], cwd=self.folder, stdout=closed, stderr=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS,
+        done = subprocess.run([str(BIN / program), *arguments], cwd=self.folder, stdout=closed, stderr=subprocess.PIPE, text=True,
+                              timeout=LIMIT_SECONDS,
                               preexec_fn=lambda: signal.signal(signal.SIGPIPE, signal.SIG_IGN))
         os.close(closed)
         return done.returncode, done.stderr
@@ -117,14 +118,17 @@ class Readers(ProgramTest):
                 self.assertEqual(self.run_into_nowhere(program, word), (-signal.SIGPIPE, ""), (program, word))
                 with open("/dev/full", "w") as full:
                     done = subprocess.run([str(BIN / program), word], stdout=full, stderr=subprocess.PIPE, text=True, timeout=LIMIT_SECONDS)
-                self.assertEqual((done.returncode, done.stderr), (3, f"{program}: error: standard output: could not be written; is the disk full?\n"))
+                self.assertEqual((done.returncode, done.stderr),
+                                 (3, f"{program}: error: standard output: could not be written; is the disk full?\n"))
         self.assertEqual(self.run_into_nowhere("predictor", "-n", "model.nc", "--data", "test.nc", "-s", "-", "-q"), (-signal.SIGPIPE, ""))
         self.assertEqual(self.run_into_nowhere("evaluator", "-n", "model.nc", "--data", "test.nc", "-q"), (-signal.SIGPIPE, ""))
 
     def test_of_the_last_epoch_that_go_leave_the_run_a_success(self):
         gate = Gate(self.path("gate"), "rename", "model.nc")
-        command = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", "1", "--ops", "--quiet", "--log-format", "dsstne"]
-        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=gate.environment) as run:
+        command = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", "1", "--ops", "--quiet",
+                   "--log-format", "dsstne"]
+        with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              env=gate.environment) as run:
             self.assertIn("Epoch 1,", run.stdout.readline())
             run.stdout.close()
             gate.open()

@@ -103,7 +103,8 @@ class SystemFaults(ProgramTest):
         self.assertIn(".: checkpoints cannot be looked for: Input/output error; check the folder", done.stderr)
         self.path("texts").mkdir()
         write_text(self.path("texts/a.txt"), self.rows, self.names, self.examples)
-        done, _ = self.run_failing("readdir", self.folder.name, 1, 10**6, errno.EIO, "predictor", "-n", "model.nc", "-r", "texts", "-i", "features.txt",
+        done, _ = self.run_failing("readdir", self.folder.name, 1, 10**6, errno.EIO, "predictor", "-n", "model.nc", "-r", "texts", "-i",
+                                   "features.txt",
                                    "-s", "out.txt")
         self.assertEqual(done.returncode, 3, done.stderr)
         self.assertIn("texts: cannot list the folder: Input/output error", done.stderr)

@@ -38,7 +38,8 @@ class Training(ProgramTest):
             self.assertRegex(done.stderr, rf"at 7: .*ndcg {value:.4f}")
 
     def test_dsstnes_flags_and_words_bring_its_lines(self):
-        for words in (["-alpha", "0.025"], ["-lambda=0.0001"], ["-lambda1", "0"], ["-mu", "0.5", "--optimizer", "SGD"], ["-d", "gl"], [*DSSTNES]):
+        for words in (["-alpha", "0.025"], ["-lambda=0.0001"], ["-lambda1", "0"], ["-mu", "0.5", "--optimizer", "SGD"], ["-d", "gl"],
+                      [*DSSTNES]):
             with self.subTest(words):
                 self.assertRegex(self.train("-e", "1", "--force", *words).stdout.strip(), EPOCH)
         for words in (["-b", "32"], ["--rate", "0.025"], ["-alpha", "0.025", "--log-format", "text"]):

@@ -140,14 +140,17 @@ class Validation(ProgramTest):
         self.train(*settings, "-e", "4", "--validation-seed", "8", model="straight.nc")
         self.train(*settings, "-e", "2", "--validation-seed", "8")
         for seed in ("7", "9"):
-            self.fail_with(2, "--validation-seed cannot change when a run is resumed: model.nc was trained with 8; leave the option out", "trainer",
-                           "-c", "net.json", "-i", "train.nc", "-n", "model.nc", *settings, "-e", "4", "--validation-seed", seed, "--resume")
+            self.fail_with(2, "--validation-seed cannot change when a run is resumed: model.nc was trained with 8; leave the option out",
+                           "trainer",
+                           "-c", "net.json", "-i", "train.nc", "-n", "model.nc", *settings, "-e", "4", "--validation-seed", seed,
+                           "--resume")
         self.train(*settings, "-e", "4", "--resume")
         self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
         # Where nothing was said it was the training's.
         self.train(*settings, "-e", "2", model="plain.nc")
         self.train(*settings, "-e", "4", "--validation-seed", "7", "--resume", model="plain.nc")
-        self.fail_with(2, "--validation-seed cannot change when a run is resumed: plain.nc was trained with 7; leave the option out", "trainer",
+        self.fail_with(2, "--validation-seed cannot change when a run is resumed: plain.nc was trained with 7; leave the option out",
+                       "trainer",
                        "-c", "net.json", "-i", "train.nc", "-n", "plain.nc", *settings, "-e", "5", "--validation-seed", "8", "--resume")
 
     def test_a_refit_keeps_the_seed_that_its_length_was_chosen_with(self):
@@ -155,7 +158,8 @@ class Validation(ProgramTest):
         self.train(*settings)
         training = json.loads(model_arrays(self.path("model.nc"))[1]["norn_descriptor"])["Training"]
         self.assertEqual((training["ValidationSeed"], training["Refit"]), (8, True))
-        self.fail_with(2, "--validation-seed cannot change when a run is resumed: model.nc was trained with 8", "trainer", "-c", "net.json", "-i",
+        self.fail_with(2, "--validation-seed cannot change when a run is resumed: model.nc was trained with 8", "trainer", "-c", "net.json",
+                       "-i",
                        "train.nc", "-n", "model.nc", *settings[:-1], "9", "--resume")
 
     def test_labels_of_another_width_are_all_to_be_found(self):

@@ -77,7 +77,8 @@ def test_what_can_be_put_right_is_copied_and_said(baskets, trained, caplog):
     free = min(set(range(m.shape[1])) - set(m[0].indices))
     zeros = m + sp.csr_matrix((np.ones(1, np.float32), ([0], [free])), shape=m.shape)
     zeros[0, free] = 0
-    variants = {"sort": backwards, "CSR": m.tocsc(), "32 bits": changed(m, indices=m.indices.astype(np.int64), indptr=m.indptr.astype(np.int64)),
+    variants = {"sort": backwards, "CSR": m.tocsc(),
+                "32 bits": changed(m, indices=m.indices.astype(np.int64), indptr=m.indptr.astype(np.int64)),
                 "zeros": zeros, "": m.astype(np.float64), "COO": m.tocoo(), " ": sp.csr_array(m), "bool": m.astype(bool)}
     for word, variant in variants.items():
         kept = variant.copy()
@@ -93,8 +94,10 @@ def test_what_can_be_put_right_is_copied_and_said(baskets, trained, caplog):
     ({"filter_items": [1.5]}, ("`filter_items` 1.5",)), ({"filter_items": [-1]}, ("`filter_items`", "-1")),
     ({"items": [10**6]}, ("`items`", "1000000")), ({"items": np.array([0.5])}, ("`items`", "0.5")),
     ({"items": ["unit3"]}, ("`items`", "'unit3'", "no labels")), ({"layer": "Outpt"}, ("`layer`", "Outpt")),
-    ({"filter_pairs": np.ones((2, 2))}, ("`filter_pairs`", )), ({"filter_pairs": sp.csr_matrix((3, 4), dtype=np.float32)}, ("`filter_pairs`", "(3, 4)", "a row for each user")),
-    ({"score_factors": np.ones((3, 4, 5))}, ("`score_factors`", "3 dimensions")), ({"score_factors": np.ones(2000)}, ("`score_factors`", "2000")),
+    ({"filter_pairs": np.ones((2, 2))}, ("`filter_pairs`", )),
+    ({"filter_pairs": sp.csr_matrix((3, 4), dtype=np.float32)}, ("`filter_pairs`", "(3, 4)", "a row for each user")),
+    ({"score_factors": np.ones((3, 4, 5))}, ("`score_factors`", "3 dimensions")),
+    ({"score_factors": np.ones(2000)}, ("`score_factors`", "2000")),
     ({"items": np.ones(3, bool)}, ("`items`", "mask", "(3,)")), ({"items": [[1], [2]]}, ("`items`", "[1]")),
 ])
 def test_arguments_of_recommend(baskets, trained, arguments, parts):
@@ -117,8 +120,10 @@ def test_what_the_engine_refuses_comes_with_its_problems(baskets):
         norn.Recommender(epochs=-1, batch=0, early_stop="ndgc@20", seed=2**64 - 1, device="cpu").fit(baskets.matrix)
     assert [problem["key"] for problem in raised.value.problems] == ["batch", "epochs", "early_stop"]
     for settings, part in (*(({name: seed, "validation_split": 0.1}, f"`{name}` {seed} is out of range: it must be from 0 to {2**64 - 1}")
-                             for seed in (-1, 2**64, -2**70) for name in ("seed", "validation_seed")), ({"device": "tpu"}, "`device` tpu"), ({"threads": -1}, "`threads` -1"),
-                           ({"precision": "fp8"}, "`precision` fp8"), ({"recipe": "sigmod"}, "`recipe` sigmod"), ({"threads": 2**40}, "`threads`"),
+                             for seed in (-1, 2**64, -2**70) for name in ("seed", "validation_seed")), ({"device": "tpu"}, "`device` tpu"),
+                             ({"threads": -1}, "`threads` -1"),
+                           ({"precision": "fp8"}, "`precision` fp8"), ({"recipe": "sigmod"}, "`recipe` sigmod"),
+                           ({"threads": 2**40}, "`threads`"),
                            ({"hidden": 0}, "N"), ({"batch": 10**6}, "`batch`")):
         with pytest.raises(norn.UsageError) as raised:
             norn.Recommender(**{"device": "cpu", "epochs": 1, **settings}).fit(baskets.matrix)
@@ -126,7 +131,8 @@ def test_what_the_engine_refuses_comes_with_its_problems(baskets):
 
 
 def test_a_descriptor_says_line_and_key(tmp_path):
-    text = '{\n "Layers": [\n  {"Name": "In", "Kind": "Input", "N": "auto", "DataSet": "a"},\n  {"Name": "Out", "Kind": "Output", "Activation": "Tahn"}]}'
+    text = ('{\n "Layers": [\n  {"Name": "In", "Kind": "Input", "N": "auto", "DataSet": "a"},\n'
+            '  {"Name": "Out", "Kind": "Output", "Activation": "Tahn"}]}')
     (tmp_path / "net.json").write_text(text)
     for source in (text, tmp_path / "net.json"):
         with pytest.raises(norn.UsageError) as raised:
@@ -163,7 +169,8 @@ def test_rows_without_units(baskets, trained):
 
 def test_a_model_that_is_not_there(baskets, tmp_path):
     empty = norn.Recommender()
-    for call in (lambda: empty.recommend(baskets.matrix), lambda: empty.save(tmp_path / "x.nc"), lambda: empty.fit(baskets.matrix, resume=True)):
+    for call in (lambda: empty.recommend(baskets.matrix), lambda: empty.save(tmp_path / "x.nc"),
+                 lambda: empty.fit(baskets.matrix, resume=True)):
         with pytest.raises(norn.UsageError, match="not trained"):
             call()
     model = norn.Recommender(epochs=1, device="cpu", threads=1).fit(baskets.matrix)
@@ -211,4 +218,5 @@ def test_native_arrays_are_never_converted():
         with pytest.raises(TypeError):
             _core.MemorySet.sparse("x", 3, begin, wrong)
         with pytest.raises(TypeError):
-            _core.MemorySet.sparse("x", 3, begin, ones, wrong if not isinstance(wrong, np.ndarray) or wrong.dtype != np.float32 else np.ones(1))
+            _core.MemorySet.sparse("x", 3, begin, ones,
+                                   wrong if not isinstance(wrong, np.ndarray) or wrong.dtype != np.float32 else np.ones(1))

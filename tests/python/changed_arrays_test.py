@@ -38,7 +38,8 @@ def test_columns_that_a_callback_spoils_are_refused(draw, column):
 def test_values_that_a_callback_spoils_are_refused(draw, dense):
     m = matrix(draw, values=True)
     x = m.toarray()
-    network = {"ErrorFunction": "L2", "Layers": [{"Name": "I", "Kind": "Input", "N": "auto", "DataSet": "x"}, {"Name": "H", "N": 4, "Activation": "Tanh"},
+    network = {"ErrorFunction": "L2", "Layers": [{"Name": "I", "Kind": "Input", "N": "auto", "DataSet": "x"},
+                                                 {"Name": "H", "N": 4, "Activation": "Tanh"},
                                                  {"Name": "O", "Kind": "Output", "N": "auto", "DataSet": "y", "Activation": "Linear"}]}
 
     def spoil(env):
@@ -74,7 +75,8 @@ def test_another_thread_writes_meanwhile(draw, call):
         while not stop.is_set():
             m.indices[:] = 2**30
             m.indices[:] = right
-    calls = {"recommend": lambda m: model.recommend(m, N=3, filter_pairs=m), "evaluate": lambda m: model.evaluate(m, m, k=[3]), "transform": model.transform,
+    calls = {"recommend": lambda m: model.recommend(m, N=3, filter_pairs=m), "evaluate": lambda m: model.evaluate(m, m, k=[3]),
+             "transform": model.transform,
              "fit": lambda m: norn.Recommender(hidden=3, epochs=1, device="cpu").fit(m)}
     refused = 0
     for _ in range(5):

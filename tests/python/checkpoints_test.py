@@ -63,7 +63,8 @@ def test_the_same_run_goes_on_and_may_become_longer(baskets, half, tmp_path):
 
 
 def test_norn_train_refuses_another_network(baskets, tmp_path):
-    layers = [{"Name": "Input", "Kind": "Input", "DataSet": "known", "N": "auto"}, {"Name": "Hidden", "Kind": "Hidden", "N": 4, "Activation": "Tanh"},
+    layers = [{"Name": "Input", "Kind": "Input", "DataSet": "known", "N": "auto"},
+              {"Name": "Hidden", "Kind": "Hidden", "N": 4, "Activation": "Tanh"},
               {"Name": "Output", "Kind": "Output", "DataSet": "known", "N": "auto", "Activation": "Sigmoid"}]
     file = norn.checkpoints(tmp_path / "model.nc", epochs=1)
     for units in (4, 4, 6):

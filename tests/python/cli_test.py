@@ -17,7 +17,8 @@ from norn import _commands, cli
 
 
 def run(*words, code=0, **environment):
-    done = subprocess.run([sys.executable, "-B", "-m", "norn", *map(str, words)], capture_output=True, text=True, env=os.environ | environment)
+    done = subprocess.run([sys.executable, "-B", "-m", "norn", *map(str, words)], capture_output=True, text=True,
+                          env=os.environ | environment)
     assert done.returncode == code, done.stderr + done.stdout
     return done.stdout if code == 0 else done.stderr
 
@@ -42,7 +43,8 @@ def test_help_is_short_and_names_every_command():
     assert run(code=2) == text  # on stderr
 
 
-@pytest.mark.parametrize("word, near", [("trian", "train"), ("importer", "import"), ("trainer", "train"), ("predictor", "predict"), ("infos", "info"), ("eval", "")])
+@pytest.mark.parametrize("word, near", [("trian", "train"), ("importer", "import"), ("trainer", "train"), ("predictor", "predict"),
+                                        ("infos", "info"), ("eval", "")])
 def test_unknown_commands(word, near):
     message = run(word, code=2)
     assert message.startswith(f'norn: error: there is no command "{word}".') and "There are: import, train" in message
@@ -55,7 +57,8 @@ def fake_program(folder, name, text):
     path.chmod(0o755)
 
 
-@pytest.mark.parametrize("command, program", [("train", "trainer"), ("predict", "predictor"), ("evaluate", "evaluator"), ("import", "importer")])
+@pytest.mark.parametrize("command, program", [("train", "trainer"), ("predict", "predictor"), ("evaluate", "evaluator"),
+                                              ("import", "importer")])
 def test_programs_get_every_word_and_give_their_exit_code(command, program, tmp_path):
     fake_program(tmp_path, program, '#!/bin/sh\nprintf "%s|" "$0" "$@"\nexit ${FAKE_CODE:-0}\n')
     words = ["-n", "a b", "--x=é", "", "--", "-q"]
@@ -84,8 +87,10 @@ def test_real_programs_answer(programs):
 
 
 @pytest.mark.parametrize("command, script, wrong, said", [
-    ("tune", "tuner", ("--study", "none", "--status"), "none"), ("tune", "tuner", ("--workers", "few"), '--workers: "few" is no whole number'),
-    ("daily", "daily", ("--regions", "none.json"), "none.json"), ("daily", "daily", ("--regions", "a.json", "--slots", "0"), '--slots: "0" is no whole number'),
+    ("tune", "tuner", ("--study", "none", "--status"), "none"),
+    ("tune", "tuner", ("--workers", "few"), '--workers: "few" is no whole number'),
+    ("daily", "daily", ("--regions", "none.json"), "none.json"),
+    ("daily", "daily", ("--regions", "a.json", "--slots", "0"), '--slots: "0" is no whole number'),
     ("report", "report.py", ("none",), "none"), ("report", "report.py", (), "are required: FOLDER")])
 def test_scripts_are_called_what_was_typed(command, script, wrong, said, source, tmp_path):
     """By `norn`, and themselves where they are called directly."""
@@ -103,12 +108,15 @@ def test_programs_that_a_script_runs_keep_their_names(tmp_path):
     fake_program(tmp_path, "trainer", '#!/bin/sh\necho "called ${NORN_COMMAND:-trainer}" >&2\nexit 2\n')
     (tmp_path / "net.json").write_text("{}")
     (tmp_path / "space.json").write_text('{"Training.Alpha": {"low": 0.001, "high": 0.1}}')
-    said = run("tune", "--dry-run", "--trainer", tmp_path / "trainer", "-c", tmp_path / "net.json", "--space", tmp_path / "space.json", "-i", "d.nc", code=2)
+    said = run("tune", "--dry-run", "--trainer", tmp_path / "trainer", "-c", tmp_path / "net.json", "--space", tmp_path / "space.json",
+               "-i", "d.nc", code=2)
     assert "norn tune: error: " in said and "called norn" not in said
 
 
-@pytest.mark.parametrize("words", [("--help",), ("help",), ("--version",), ("--print-man", "import"), ("--print-completion", "fish"), ("import", "--help"),
-                                   ("train", "--help"), ("evaluate", "--version"), ("export", "--help"), ("doctor",), ("tune", "--help"), ("daily", "--help"),
+@pytest.mark.parametrize("words", [("--help",), ("help",), ("--version",), ("--print-man", "import"), ("--print-completion", "fish"),
+                                   ("import", "--help"),
+                                   ("train", "--help"), ("evaluate", "--version"), ("export", "--help"), ("doctor",), ("tune", "--help"),
+                                   ("daily", "--help"),
                                    ("report", "--help")])
 def test_a_reader_that_goes_ends_it_quietly_and_a_full_disk_does_not(words):
     command = [sys.executable, "-B", "-m", "norn", *words]
@@ -140,7 +148,8 @@ def table(draw, tmp_path):
 
 
 def test_import_hands_text_to_the_importer(table, programs, tmp_path):
-    words = ["--example-column", "user", "--feature-column", "item", "--split", "ratio:0.7/0.3", "--feature-labels", "checksum", "--scratch", tmp_path]
+    words = ["--example-column", "user", "--feature-column", "item", "--split", "ratio:0.7/0.3", "--feature-labels", "checksum",
+             "--scratch", tmp_path]
     run_importer(programs, tmp_path / "t.csv", tmp_path / "by.nc", *words)
     file = tmp_path / "t.csv"
     for first, last in (([file], []), (["--input", file], []), ([f"--input={file}"], []), ([], [file])):
@@ -187,7 +196,8 @@ def test_import_filters_and_keeps_an_index(table, programs, tmp_path, inside):
     assert norn.Dataset.from_netcdf(tmp_path / "all.nc").feature_labels == norn.Dataset.from_netcdf(tmp_path / "by.nc").feature_labels
     assert "--samples does not go with filters" in inside(*words, "--samples", "x", code=2)
     assert "--where 'rating >> 0': column 9" in inside(*words[:-4], "--where", "rating >> 0", code=2)
-    assert "--example-column: there is no column \"usr\"" in inside("import", tmp_path / "t.csv", "--name", "a", "-o", "b.nc", "--where", "rating > 0",
+    assert "--example-column: there is no column \"usr\"" in inside("import", tmp_path / "t.csv", "--name", "a", "-o", "b.nc", "--where",
+                                                                    "rating > 0",
                                                                  "--example-column", "usr", "--feature-column", "item", code=2)
     assert "no entry is left with at least 99 features" in inside(*words, "--min-features", 99, code=3)
     assert "--name is required" in inside("import", tmp_path / "t.csv", "-o", "a.nc", "--where", "rating > 0", code=2)
@@ -202,7 +212,8 @@ def test_import_of_a_matrix(tmp_path, inside):
 
 def test_info_of_data_and_of_a_model(table, programs, tmp_path):
     run_importer(programs, tmp_path / "t.csv", tmp_path / "d.nc", "--example-column", "user", "--feature-column", "item")
-    subprocess.run([programs / "trainer", "--recipe", "sigmoid", "-i", tmp_path / "d.nc", "-n", tmp_path / "m.nc", "--epochs", "2", "--device", "cpu", "--keep-best",
+    subprocess.run([programs / "trainer", "--recipe", "sigmoid", "-i", tmp_path / "d.nc", "-n", tmp_path / "m.nc", "--epochs", "2",
+                    "--device", "cpu", "--keep-best",
                     "ndcg@20", "--validation-split", "0.2", "-q"], check=True, capture_output=True)
     for name in ("d.nc", "m.nc"):
         facts = json.loads(run("info", tmp_path / name, "--format", "json"))
@@ -230,11 +241,13 @@ def test_info_of_data_and_of_a_model(table, programs, tmp_path):
 
 def test_doctor_shows_programs_and_ends_as_the_trainers_does(tmp_path):
     fake_program(tmp_path, "trainer", '#!/bin/sh\n[ "$1" = --version ] && { echo "trainer 9.9 (x)"; exit 0; }\necho "doctor: $@"\nexit 4\n')
-    done = subprocess.run([sys.executable, "-B", "-m", "norn", "doctor", "--model", "m"], capture_output=True, text=True, env=os.environ | {"NORN_BIN": str(tmp_path)})
+    done = subprocess.run([sys.executable, "-B", "-m", "norn", "doctor", "--model", "m"], capture_output=True, text=True,
+                          env=os.environ | {"NORN_BIN": str(tmp_path)})
     assert done.returncode == 2 and "importer" in done.stdout and "missing" in done.stdout and "programs of Norn are missing" in done.stderr
     for name in ("importer", "predictor", "evaluator"):
         fake_program(tmp_path, name, f'#!/bin/sh\necho "{name} 9.9 (x)"\n')
-    done = subprocess.run([sys.executable, "-B", "-m", "norn", "doctor", "--model", "m"], capture_output=True, text=True, env=os.environ | {"NORN_BIN": str(tmp_path)})
+    done = subprocess.run([sys.executable, "-B", "-m", "norn", "doctor", "--model", "m"], capture_output=True, text=True,
+                          env=os.environ | {"NORN_BIN": str(tmp_path)})
     assert done.returncode == 4 and done.stdout.endswith("doctor: --doctor --model m\n")
     assert f"(the package is {norn.__version__})" in done.stdout and "numpy" in done.stdout
 
@@ -251,13 +264,17 @@ def test_export_and_convert(table, programs, tmp_path, inside):
     inside("export", model, tmp_path / "weights", "--format", "safetensors")
     inside("convert", out, tmp_path / "back.nc")
     back = norn.load(tmp_path / "back.nc").network_.parameters
-    assert any(np.array_equal(values, back_values) for values in norn.load(model).network_.parameters.values() for back_values in back.values())
+    assert any(np.array_equal(values, back_values) for values in norn.load(model).network_.parameters.values()
+               for back_values in back.values())
 
 
 @pytest.mark.parametrize("words, message", [
-    (["export", "m.nc", "--format", "onnx"], "1 files are given, expected two"), (["export", "m.nc", "x.bin"], "x.bin: which format? Say --format; there are: onnx"),
-    (["export", "m.nc", "m.onnx", "--topk"], "--topk: there is no such option. Did you mean \"--top-k\"?"), (["export", "m.nc", "m.onnx", "--seen"], "--seen: its value is missing"),
-    (["export", "m.nc", "m.x", "--format", "pmml"], "\"pmml\" is not written"), (["convert", "a.onnx", "b.nc", "--top-k"], "--top-k: there is no such option"),
+    (["export", "m.nc", "--format", "onnx"], "1 files are given, expected two"),
+    (["export", "m.nc", "x.bin"], "x.bin: which format? Say --format; there are: onnx"),
+    (["export", "m.nc", "m.onnx", "--topk"], "--topk: there is no such option. Did you mean \"--top-k\"?"),
+    (["export", "m.nc", "m.onnx", "--seen"], "--seen: its value is missing"),
+    (["export", "m.nc", "m.x", "--format", "pmml"], "\"pmml\" is not written"),
+    (["convert", "a.onnx", "b.nc", "--top-k"], "--top-k: there is no such option"),
     (["convert", "a.xyz", "b.nc"], "files that end in \".xyz\" are not read"), (["convert", "a.onnx"], "1 files are given"),
 ])
 def test_what_cannot_be_exported_or_converted(words, message, inside):
@@ -270,14 +287,16 @@ def test_every_command_has_help(inside):
             assert inside(command, "--help").startswith(f"norn {command}: ")
 
 
-@pytest.mark.parametrize("name, text", [("a.jsonl", b'{"user": "ann", "items": ["soap"]}\n'), ("a.json", b"{}"), ("a.parquet", b"PAR1"), ("a.npz", b"PK"), ("a.jsonl.gz", b"")])
+@pytest.mark.parametrize("name, text", [("a.jsonl", b'{"user": "ann", "items": ["soap"]}\n'), ("a.json", b"{}"), ("a.parquet", b"PAR1"),
+                                        ("a.npz", b"PK"), ("a.jsonl.gz", b"")])
 def test_requests_that_are_no_text_are_refused(name, text, inside, tmp_path, monkeypatch):
     monkeypatch.setattr("norn.programs.run_instead", lambda *words: pytest.fail(f"reached predictor: {words}"))
     (tmp_path / name).write_bytes(text)
     for words in (("-r", tmp_path / name), (f"--requests={tmp_path / name}",), ("-r", "a.txt", "--filter", tmp_path / name)):
         option = "--filter" if len(words) > 2 else "--requests"
         said = inside("predict", "-n", "model.nc", *words, code=2)
-        assert said.startswith(f"norn: error: {option} {tmp_path / name}: ") and " is not read here, but text (dsstne, libsvm, csv, tsv, list); norn import makes" in said
+        assert said.startswith(f"norn: error: {option} {tmp_path / name}: ")
+        assert " is not read here, but text (dsstne, libsvm, csv, tsv, list); norn import makes" in said
 
 
 def test_requests_that_predictor_reads_reach_it(tmp_path):

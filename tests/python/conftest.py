@@ -23,7 +23,8 @@ ALWAYS = {"norn", "numpy", "scipy", "pytest", "nanobind_backend", *sys.stdlib_mo
 
 
 def pytest_addoption(parser):
-    parser.addoption("--installed-only", action="store_true", help="skip tests that need a package that is not installed and that norn does not require; else they fail")
+    parser.addoption("--installed-only", action="store_true",
+                     help="skip tests that need a package that is not installed and that norn does not require; else they fail")
 
 
 def _absent(error):

@@ -79,7 +79,8 @@ def test_splits_are_those_of_the_importer(draw, split, by, programs, tmp_path):
     table = random_table(draw, 50, 40, 600)
     write_csv(tmp_path / "t.csv", table)
     for value, words in ((None, []), ("rating", ["--type", "analog", "--value-column", "rating", "--target-type", "analog"])):
-        run_importer(programs, tmp_path / "t.csv", tmp_path / "by.nc", "--example-column", "user", "--feature-column", "item", "--split", split, "--split-by", by,
+        run_importer(programs, tmp_path / "t.csv", tmp_path / "by.nc", "--example-column", "user", "--feature-column", "item", "--split",
+                     split, "--split-by", by,
                      "--seed", str(seed), *words)
         data = norn.Dataset.from_table(arrow_of(table), **COLUMNS, value=value, split=split, split_by=by, seed=seed, name="shop")
         files = data.to_netcdf(tmp_path / "made.nc", target_values=value is not None)
@@ -91,26 +92,31 @@ def test_splits_are_those_of_the_importer(draw, split, by, programs, tmp_path):
 @pytest.mark.parametrize("rule", ["error", "drop", "keep"])
 def test_examples_without_a_feature_of_a_given_index_are_those_of_the_importer(draw, rule, programs, tmp_path):
     """Left out, with a warning or without, or rows without entries; also where such lines come first, and in every split."""
-    for split in ((), ("--split", "ratio:0.6/0.4"), ("--split", "ratio:0.5/0.2/0.3", "--split-by", "pair"), ("--split", "ratio:0.5/0.5", "--split-by", "example"),
+    for split in ((), ("--split", "ratio:0.6/0.4"), ("--split", "ratio:0.5/0.2/0.3", "--split-by", "pair"),
+                  ("--split", "ratio:0.5/0.5", "--split-by", "example"),
                   ("--split", "leave-one-out"), ("--split", "leave-last-out", "--time-column", "when")):
         table = random_table(draw, int(draw.integers(30, 90)), 40, int(draw.integers(300, 600)), odd=False)
         known = [str(item) for item in draw.permutation(sorted(set(table["item"])))[:13]]
         lost = set(table["user"]) - {user for user, item in zip(table["user"], table["item"]) if item in known}
         write_csv(tmp_path / "t.csv", table)
         (tmp_path / "known").write_text("".join(f"{item}\t{number}\n" for number, item in enumerate(known)))
-        done = subprocess.run([programs / "importer", "-i", tmp_path / "t.csv", "-o", tmp_path / "by.nc", "-d", "shop", "-f", tmp_path / "known", "--empty-rows", rule,
+        done = subprocess.run([programs / "importer", "-i", tmp_path / "t.csv", "-o", tmp_path / "by.nc", "-d", "shop", "-f",
+                               tmp_path / "known", "--empty-rows", rule,
                                "--example-column", "user", "--feature-column", "item", *split], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         said = f"{len(lost)} examples have no features that the given index knows and are left out"
-        assert (said in done.stderr) == bool(lost and rule == "error") and (f"\n{len(lost)} examples without features\n" in done.stdout) == bool(lost)
+        assert (said in done.stderr) == bool(lost and rule == "error")
+        assert (f"\n{len(lost)} examples without features\n" in done.stdout) == bool(lost)
         words = dict(zip((word[2:].replace("-", "_") for word in split[::2]), split[1::2]))
-        data = norn.Dataset.from_table(arrow_of(table), **COLUMNS, time=words.pop("time_column", None), features=known, empty_rows=rule, name="shop", **words)
+        data = norn.Dataset.from_table(arrow_of(table), **COLUMNS, time=words.pop("time_column", None), features=known, empty_rows=rule,
+                                       name="shop", **words)
         data.to_netcdf(tmp_path / "made.nc")
         for part in data.parts if split else [None]:
             made, by = (tmp_path / (name if part is None else f"{name}.{part}") for name in ("made", "by"))
             assert checksum(f"{made}.nc") == checksum(f"{by}.nc"), split
         if not split:
-            assert set(norn.Dataset.from_netcdf(tmp_path / "by.nc").example_labels) == set(table["user"]) - (lost if rule != "keep" else set())
+            assert set(norn.Dataset.from_netcdf(tmp_path / "by.nc").example_labels) == set(table["user"]) - (lost if rule != "keep"
+                                                                                                             else set())
 
 
 def test_rows_follow_an_index_of_examples_also_where_none_of_their_features_is_known(draw, programs, tmp_path):
@@ -124,7 +130,8 @@ def test_rows_follow_an_index_of_examples_also_where_none_of_their_features_is_k
     for name, labels in (("known", known), ("users", users)):
         (tmp_path / name).write_text("".join(f"{label}\t{number}\n" for number, label in enumerate(labels)))
     for source, words in (("t.csv", ["--example-column", "user", "--feature-column", "item"]), ("t.txt", [])):
-        run_importer(programs, tmp_path / source, tmp_path / "made.nc", "-f", tmp_path / "known", "-s", tmp_path / "users", "--empty-rows", "keep", *words)
+        run_importer(programs, tmp_path / source, tmp_path / "made.nc", "-f", tmp_path / "known", "-s", tmp_path / "users", "--empty-rows",
+                     "keep", *words)
         data = norn.Dataset.from_netcdf(tmp_path / "made.nc")
         assert data.example_labels == users
         for user, begin, end in zip(users, data.matrix.indptr, data.matrix.indptr[1:]):
@@ -149,10 +156,12 @@ def test_filters_and_cores_are_those_of_the_table_that_is_left(draw, programs, t
     """The labels that are left are numbered as if the others had never been there, in interleaved text too."""
     for _ in range(3):
         table = random_table(draw, 30, 25, 300)
-        kept = [rating >= -2.5 and when < 1_680_000_000 and user != "NA" for user, rating, when in zip(table["user"], table["rating"], table["when"])]
+        kept = [rating >= -2.5 and when < 1_680_000_000 and user != "NA"
+                for user, rating, when in zip(table["user"], table["rating"], table["when"])]
         left = chosen(table, kept)
         while True:  # the definition, one label at a time
-            few = {("user", u) for u in left["user"] if left["user"].count(u) < 5} | {("item", i) for i in left["item"] if left["item"].count(i) < 4}
+            few = {("user", u) for u in left["user"] if left["user"].count(u) < 5} | {("item", i)
+                                                                                      for i in left["item"] if left["item"].count(i) < 4}
             if not few:
                 break
             left = chosen(left, [("user", u) not in few and ("item", i) not in few for u, i in zip(left["user"], left["item"])])
@@ -206,7 +215,8 @@ sys.meta_path.insert(0, Missing())
 import pandas, norn
 frame = pandas.read_csv(sys.argv[1], dtype={'user': str, 'item': str}, keep_default_na=False)
 one = dict(example='user', feature='item', value='rating', where='when >= 1620000000')
-for name, table in {'pandas': frame, 'strings': frame.astype({'user': 'string', 'item': 'category'}), 'lists': frame.to_dict('list')}.items():
+strings = frame.astype({'user': 'string', 'item': 'category'})
+for name, table in {'pandas': frame, 'strings': strings, 'lists': frame.to_dict('list')}.items():
     norn.Dataset.from_table(table, **one).to_netcdf(sys.argv[2])
     assert open(sys.argv[2], 'rb').read() == open(sys.argv[3], 'rb').read(), name
 norn.Dataset.from_table(sys.argv[1], 'user', 'item')  # the engine reads it
@@ -225,7 +235,8 @@ def test_categories_of_polars_are_text(kind):
     import polars
 
     made = polars.Enum(["ann", "bob", "soap", "tea", "view", "buy"]) if kind == "Enum" else getattr(polars, kind)
-    parts = [{"user": ["ann", "bob"], "item": ["tea", "tea"], "event": ["buy", None]}, {"user": ["bob", "ann"], "item": ["soap", "soap"], "event": ["view", "buy"]}]
+    parts = [{"user": ["ann", "bob"], "item": ["tea", "tea"], "event": ["buy", None]},
+             {"user": ["bob", "ann"], "item": ["soap", "soap"], "event": ["view", "buy"]}]
     frame = polars.concat([polars.DataFrame(part, schema_overrides=dict.fromkeys(part, made)) for part in parts], rechunk=False)
     data = norn.Dataset.from_table(frame, "user", "item")
     assert data.example_labels == ["ann", "bob"] and data.feature_labels == ["tea", "soap"] and data.entries == 4

@@ -11,7 +11,8 @@ from tables import random_table, write_csv
 import norn
 
 import pyarrow as pa
-GOOD = {"user": ["a", "b", "a"], "item": ["x", "x", "y"], "rating": [1.0, 4.0, 5.0], "day": [datetime.date(2026, 1, day) for day in (1, 2, 3)], "ok": [True, False, True]}
+GOOD = {"user": ["a", "b", "a"], "item": ["x", "x", "y"], "rating": [1.0, 4.0, 5.0],
+        "day": [datetime.date(2026, 1, day) for day in (1, 2, 3)], "ok": [True, False, True]}
 
 
 def kinds_of(table):
@@ -52,7 +53,8 @@ def test_columns_must_be_named_where_they_cannot_be_known():
     ({"item": ["x", "x", None]}, 'column "item", row 2 (from 0): the feature is null'),
     ({"item": ["x", None, None]}, 'column "item", row 1 (from 0): the feature is null'),
     ({"item": ["x", "", "y"]}, 'column "item", row 1 (from 0): the feature has no name'),
-    ({"user": [1.0, 2.5, 3.0]}, 'column "user" (example) holds float data; labels are text or whole numbers: convert it, for example with .astype("int64")'),
+    ({"user": [1.0, 2.5, 3.0]},
+     'column "user" (example) holds float data; labels are text or whole numbers: convert it, for example with .astype("int64")'),
     ({"user": [True, False, True]}, 'column "user" (example) holds boolean data'),
     ({"user": GOOD["day"]}, 'column "user" (example) holds '),
     ({"rating": [1.0, float("nan"), 2.0]}, "row 1 (from 0): the value is n"),  # NaN; null in Arrow, which pandas makes of it
@@ -60,7 +62,8 @@ def test_columns_must_be_named_where_they_cannot_be_known():
     ({"rating": [1.0, 2.0, -1e39]}, "row 2 (from 0): the value is -1e+39"),
     ({"rating": ["good", "bad", "4"]}, "column \"rating\" (value) holds text ('good' in row 0), expected numbers"),
     ({"user": ["a", "b", "b"], "item": ["x", "y", "y"]}, "example 'b': the feature 'y' occurs twice"),
-    ({"user": ["a", "a", "a"], "item": ["x", "y", "x"]}, "example 'a': the feature 'x' occurs twice; remove one, or choose with `duplicates` sum or first"),
+    ({"user": ["a", "a", "a"], "item": ["x", "y", "x"]},
+     "example 'a': the feature 'x' occurs twice; remove one, or choose with `duplicates` sum or first"),
 ])
 def test_values_that_are_wrong(change, message):
     for table in kinds_of(GOOD | change):
@@ -82,7 +85,8 @@ def test_mixed_types():
     norn.Dataset.from_table(pandas.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "junk": ["a", 1]}), "user", "item")
 
 
-@pytest.mark.parametrize("label, fault", [("a\tb", "a tab"), ("a\nb", "a line feed"), ("a\0b", "a zero byte"), ("x" * 65_536, "more than 65535 bytes")])
+@pytest.mark.parametrize("label, fault", [("a\tb", "a tab"), ("a\nb", "a line feed"), ("a\0b", "a zero byte"),
+                                          ("x" * 65_536, "more than 65535 bytes")])
 def test_labels_that_no_file_can_hold(label, fault, tmp_path):
     for change in ({"user": ["a", "b", label]}, {"item": ["x", "x", label]}):
         data = norn.Dataset.from_table(pa.table(GOOD | change), "user", "item")
@@ -96,8 +100,8 @@ def test_a_mask_is_no_filter():
 
     frame = pandas.DataFrame(GOOD)
     assert message_of(frame, "user", "item", where=frame.rating > 4, error=norn.UsageError) == (
-        "`where` is of type Series, expected a filter as text, such as \"rating >= 4\", or a list of such; rows of a frame are chosen by a mask before: "
-        "frame[frame.rating >= 4]")
+        "`where` is of type Series, expected a filter as text, such as \"rating >= 4\", or a list of such; rows of a frame are chosen by a "
+        "mask before: frame[frame.rating >= 4]")
 
 
 @pytest.mark.parametrize("split", [0.8, (0.8, 0.2), 1, b"ratio:0.8/0.2"])
@@ -116,19 +120,25 @@ def test_empty_tables():
 
 
 def test_columns_of_other_lengths():
-    assert "its columns are not as long as each other: {'user': 2, 'item': 3}" in message_of({"user": ["a", "b"], "item": ["x", "y", "z"]}, "user", "item")
+    assert "its columns are not as long as each other: {'user': 2, 'item': 3}" in message_of({"user": ["a", "b"], "item": ["x", "y", "z"]},
+                                                                                             "user", "item")
 
 
 @pytest.mark.parametrize("where, message", [
     ("rating >> 4", "`where` 'rating >> 4': column 9: '> 4' stands where a value is expected"),
-    ("rating", "ends where an operator is expected"), ("rating >=", "ends where a value is expected"), ("", "ends where a column is expected"),
+    ("rating", "ends where an operator is expected"), ("rating >=", "ends where a value is expected"),
+    ("", "ends where a column is expected"),
     ("rating >= 4 and", "ends where a column is expected"), ("rating >= 4 or user == a", "joined by \"and\" alone"),
-    ("rating >= 4 user == a", "column 13: 'user == a' stands where \"and\" is expected"), ("rating is 4", "stands where an operator is expected"),
-    ("user in a, b", 'stands where "(" is expected'), ("user in (a b)", 'stands where "," or ")" is expected'), ("user in (a, b", 'ends where "," or ")"'),
+    ("rating >= 4 user == a", "column 13: 'user == a' stands where \"and\" is expected"),
+    ("rating is 4", "stands where an operator is expected"),
+    ("user in a, b", 'stands where "(" is expected'), ("user in (a b)", 'stands where "," or ")" is expected'),
+    ("user in (a, b", 'ends where "," or ")"'),
     ("user == 'a", "column 9: \"'a\" is not understood"), ("rating >= four", 'column "rating" holds numbers, and \'four\' is none'),
-    ("day < soon", "column \"day\" holds times, and 'soon' is none"), ("day < 2026-02-30", "holds times"), ("ok == maybe", "true and false, and 'maybe' is neither"),
+    ("day < soon", "column \"day\" holds times, and 'soon' is none"), ("day < 2026-02-30", "holds times"),
+    ("ok == maybe", "true and false, and 'maybe' is neither"),
     ("user > 4", "column \"user\" holds text such as 'a', which has no order beside the number 4"),
-    ("rting > 4", 'there is no column "rting". Did you mean "rating"?'), (7, "`where` is of type int, expected a filter as text, such as \"rating >= 4\""),
+    ("rting > 4", 'there is no column "rting". Did you mean "rating"?'),
+    (7, "`where` is of type int, expected a filter as text, such as \"rating >= 4\""),
     (np.array([True, False, True]), "`where` is of type ndarray, expected a filter as text"), ([7], "`where` 7 is no text"),
 ])
 def test_filters_that_are_not_understood(where, message):
@@ -138,8 +148,10 @@ def test_filters_that_are_not_understood(where, message):
 
 @pytest.mark.parametrize("where, kept", [
     ("rating >= 4", 2), ("rating>=4", 2), ("rating = 4", 1), ("rating != 4", 2), ("rating <> 4", 2), ("rating < 4.5 and rating > 1", 1),
-    ("user == a", 2), ("user = 'a'", 2), ('user == "a" AND item != x', 1), ("user in (a, c)", 2), ("user in (c)", 0), ("rating in (1, 5)", 2), ("user >= b", 1),
-    ("day < 2026-01-03", 2), ("day >= '2026-01-02' and day <= 2026-01-02T00:00:00Z", 1), ("day == 2026-01-01", 1), ("ok == true", 2), ("ok != true", 1),
+    ("user == a", 2), ("user = 'a'", 2), ('user == "a" AND item != x', 1), ("user in (a, c)", 2), ("user in (c)", 0),
+    ("rating in (1, 5)", 2), ("user >= b", 1),
+    ("day < 2026-01-03", 2), ("day >= '2026-01-02' and day <= 2026-01-02T00:00:00Z", 1), ("day == 2026-01-01", 1), ("ok == true", 2),
+    ("ok != true", 1),
     (["rating >= 4", "user == b"], 1), ("`rating` >= 4", 2), ("", None),
 ])
 def test_filters_say_which_rows_are_kept(where, kept):
@@ -157,9 +169,11 @@ def test_nulls_are_never_kept_and_need_not_be_labels():
 
 
 @pytest.mark.parametrize("times, message", [
-    (["2026-01-01", "yesterday", "2026-01-03"], "column \"day\", row 1 (from 0): the time 'yesterday' is no ISO date (2026-01-31, 2026-01-31T12:30:00Z) and no Unix time"),
+    (["2026-01-01", "yesterday", "2026-01-03"],
+     "column \"day\", row 1 (from 0): the time 'yesterday' is no ISO date (2026-01-31, 2026-01-31T12:30:00Z) and no Unix time"),
     (["2026-01-01", None, "2026-01-03"], "row 1 (from 0): the time null is no ISO date"), ([1, None, 3], "row 1 (from 0): the time n"),
-    ([1.0, float("inf"), 3.0], "row 1 (from 0): the time inf"), ([1, 10**15, 3], "row 1 (from 0): the time 1000000000000000 is no ISO date"),
+    ([1.0, float("inf"), 3.0], "row 1 (from 0): the time inf"),
+    ([1, 10**15, 3], "row 1 (from 0): the time 1000000000000000 is no ISO date"),
     ([True, True, False], 'column "day" (time) holds boolean data'),
 ])
 def test_times_that_are_none(times, message):
@@ -172,7 +186,8 @@ def test_times_that_are_none(times, message):
 @pytest.mark.parametrize("options, message", [
     (dict(min_features=0), "`min_features` 0 is out of range: it must be from 1"), (dict(min_examples=2.5), "`min_examples` 2.5"),
     (dict(duplicates="add"), "`duplicates` 'add'"), (dict(empty_rows="hold"), "`empty_rows` 'hold'"),
-    (dict(empty_rows="keep"), "`empty_rows` 'keep': keeps examples that have none of `features`, which are not given"), (dict(seed=-1, split="ratio:1/1"), "`seed` -1"),
+    (dict(empty_rows="keep"), "`empty_rows` 'keep': keeps examples that have none of `features`, which are not given"),
+    (dict(seed=-1, split="ratio:1/1"), "`seed` -1"),
     (dict(split="leave-one-out", split_by="pair"), "leave-one-out"), (dict(name=""), "`name` ''"),
 ])
 def test_settings_that_none_can_have(options, message):
@@ -180,7 +195,8 @@ def test_settings_that_none_can_have(options, message):
 
 
 @pytest.mark.parametrize("options, message", [
-    (dict(format="parket"), "`format` 'parket': there is no such choice; Did you mean \"parquet\"?"), (dict(header="maybe"), "`header` 'maybe'"),
+    (dict(format="parket"), "`format` 'parket': there is no such choice; Did you mean \"parquet\"?"),
+    (dict(header="maybe"), "`header` 'maybe'"),
     (dict(separator=""), "`separator` ''"), (dict(where="r > 1", format="libsvm"), "libsvm text has no columns"),
 ])
 def test_settings_of_files_that_none_can_have(options, message, tmp_path):
@@ -191,7 +207,8 @@ def test_settings_of_files_that_none_can_have(options, message, tmp_path):
 def test_text_is_told_with_its_line(tmp_path):
     (tmp_path / "t.csv").write_text("u,i,r\na,x,1\nb\nc,y,2\n")
     assert "t.csv:3: the line has 1 columns, column 2 is wanted" in message_of(tmp_path / "t.csv", "u", "i")
-    assert "t.csv" in message_of(tmp_path / "t.csv", "u", "i", where="r > 0") and "3" in message_of(tmp_path / "t.csv", "u", "i", where="r > 0")
+    assert "t.csv" in message_of(tmp_path / "t.csv", "u", "i", where="r > 0") and "3" in message_of(tmp_path / "t.csv", "u", "i",
+                                                                                                    where="r > 0")
     assert norn.Dataset.from_table(tmp_path / "t.csv", "u", "i", skip_malformed=1).example_labels == ["a", "c"]
     (tmp_path / "t.csv").write_text("u,i,r\na,x,1\nb,y,good\n")
     assert "t.csv:3: the value \"good\" is not a number" in message_of(tmp_path / "t.csv", "u", "i", "r")
@@ -207,12 +224,16 @@ def test_objects_that_are_no_tables():
     assert "nothing.csv: no such file or folder" in message_of("nothing.csv", "user", "item")
 
 
-GIVEN = {"example": "user", "feature": "item", "value": "rating", "time": "when", "where": "rating > 3", "separator": ";", "header": "yes", "skip_malformed": 2,
+GIVEN = {"example": "user", "feature": "item", "value": "rating", "time": "when", "where": "rating > 3", "separator": ";", "header": "yes",
+         "skip_malformed": 2,
          "duplicates": "sum", "empty_rows": "drop", "format": "csv"}
 NOT_OF_TEXT = {"separator", "header", "skip_malformed"}
-MEANINGLESS = {"t.txt": {"example", "feature", "time", "where", "header"}, "l.txt": {"example", "feature", "value", "time", "where", "header"},
-               "s.svm": {"example", "feature", "value", "time", "where", "header"}, "t.dat": {"skip_malformed"}, "t.parquet": NOT_OF_TEXT, "t.feather": NOT_OF_TEXT,
-               "t.jsonl": NOT_OF_TEXT, "m.npz": set(GIVEN) - {"format"}, "matrix": set(GIVEN), "arrow": NOT_OF_TEXT | {"format"}, "arrays": NOT_OF_TEXT | {"format"},
+MEANINGLESS = {"t.txt": {"example", "feature", "time", "where", "header"},
+               "l.txt": {"example", "feature", "value", "time", "where", "header"},
+               "s.svm": {"example", "feature", "value", "time", "where", "header"}, "t.dat": {"skip_malformed"}, "t.parquet": NOT_OF_TEXT,
+               "t.feather": NOT_OF_TEXT,
+               "t.jsonl": NOT_OF_TEXT, "m.npz": set(GIVEN) - {"format"}, "matrix": set(GIVEN), "arrow": NOT_OF_TEXT | {"format"},
+               "arrays": NOT_OF_TEXT | {"format"},
                "t.csv": set()}
 
 
@@ -225,8 +246,10 @@ def test_arguments_without_meaning_for_a_source_are_refused_by_name(draw, tmp_pa
     arrow = pa.table(table)
     parquet.write_table(arrow, tmp_path / "t.parquet")
     feather.write_feather(arrow, tmp_path / "t.feather")
-    rows = {user: [f"{item},{rating}" for one, item, rating in zip(table["user"], table["item"], table["rating"]) if one == user] for user in table["user"]}
-    texts = {"t.txt": "".join(f"{user}\t{':'.join(items)}\n" for user, items in rows.items()), "l.txt": "1 20 30\n2 40\n", "s.svm": "0 1:2\n1 2:1 3:1\n",
+    rows = {user: [f"{item},{rating}" for one, item, rating in zip(table["user"], table["item"], table["rating"]) if one == user]
+            for user in table["user"]}
+    texts = {"t.txt": "".join(f"{user}\t{':'.join(items)}\n" for user, items in rows.items()), "l.txt": "1 20 30\n2 40\n",
+             "s.svm": "0 1:2\n1 2:1 3:1\n",
              "t.jsonl": "".join(json.dumps(dict(zip(table, row))) + "\n" for row in zip(*table.values()))}
     for name, text in texts.items():
         (tmp_path / name).write_text(text)

@@ -22,7 +22,8 @@ import pyarrow as pa
 def triples(data):
     """What a data set holds, by name."""
     matrix = data.matrix.tocoo()
-    return sorted((data.example_labels[row], data.feature_labels[column], float(value)) for row, column, value in zip(matrix.row, matrix.col, matrix.data))
+    return sorted((data.example_labels[row], data.feature_labels[column], float(value))
+                  for row, column, value in zip(matrix.row, matrix.col, matrix.data))
 
 
 def lines(path, rows):
@@ -33,7 +34,8 @@ def lines(path, rows):
 def test_json_lines_of_lists_and_of_pairs(tmp_path):
     baskets = [{"user": "ann", "items": ["soap", "2026-01-01"], "w": [1.5, 2]}, {"user": "bob", "items": ["tea"], "w": [3]}]
     nested = lines(tmp_path / "nested.jsonl", baskets)
-    pairs = lines(tmp_path / "pairs.jsonl", [{"user": row["user"], "item": item, "w": w} for row in baskets for item, w in zip(row["items"], row["w"])])
+    pairs = lines(tmp_path / "pairs.jsonl", [{"user": row["user"], "item": item, "w": w} for row in baskets
+                                             for item, w in zip(row["items"], row["w"])])
     a = norn.Dataset.from_table(nested, "user", "items", "w")
     b = norn.Dataset.from_table(pairs, "user", "item", "w")
     assert triples(a) == triples(b) == [("ann", "2026-01-01", 2), ("ann", "soap", 1.5), ("bob", "tea", 3)]
@@ -55,7 +57,8 @@ def test_structures_in_lists_are_named_by_dots(tmp_path):
 
 def test_lists_that_do_not_fit_are_named(tmp_path):
     with pytest.raises(norn.DataError, match=r"row 1 \(from 0\) has 1 elements in \"items\" and 2 in \"w\""):
-        norn.Dataset.from_table(lines(tmp_path / "a.jsonl", [{"u": "a", "items": ["x"], "w": [1]}, {"u": "b", "items": ["x"], "w": [1, 2]}]), "u", "items", "w")
+        norn.Dataset.from_table(lines(tmp_path / "a.jsonl",
+                                      [{"u": "a", "items": ["x"], "w": [1]}, {"u": "b", "items": ["x"], "w": [1, 2]}]), "u", "items", "w")
     empty = lines(tmp_path / "b.jsonl", [{"u": "a", "items": ["x"]}, {"u": "b", "items": []}])
     with pytest.raises(norn.DataError, match=r"row 1 \(from 0\) has no features.*`empty_rows` drop"):
         norn.Dataset.from_table(empty)
@@ -84,7 +87,8 @@ def movielens(folder):
         written("ratings.dat", "".join("::".join(map(str, row)) + "\n" for row in RATINGS)),
         written("u.data", "".join("\t".join(map(str, row)) + "\n" for row in RATINGS)),
         written("u1.base", "".join("\t".join(map(str, row)) + "\n" for row in RATINGS)),
-        written("ml.inter", "user_id:token\titem_id:token\trating:float\ttimestamp:float\n" + "".join("\t".join(map(str, row)) + "\n" for row in RATINGS)),
+        written("ml.inter", "user_id:token\titem_id:token\trating:float\ttimestamp:float\n"
+                + "".join("\t".join(map(str, row)) + "\n" for row in RATINGS)),
     ]
 
 
@@ -161,7 +165,8 @@ def test_columns_of_text_have_names_or_numbers_from_1(draw, tmp_path):
     places = draw.permutation(4)  # of user, item, value, and a column that nobody wants
     names = [["user", "item", "stars", "7"][place] for place in places]
     path = tmp_path / "columns.csv"
-    path.write_text("".join(",".join(str((*row, "x")[place]) for place in places) + "\n" for row in [("user", "item", "stars"), *rows]).replace("x", "7", 1))
+    path.write_text("".join(",".join(str((*row, "x")[place]) for place in places) + "\n"
+                            for row in [("user", "item", "stars"), *rows]).replace("x", "7", 1))
     user, item, stars = (str(names.index(name) + 1) for name in ("user", "item", "stars"))
     named = norn.Dataset.from_table(path, "user", "item", "stars", duplicates="sum")
     assert triples(norn.Dataset.from_table(path, user, item, stars, duplicates="sum")) == triples(named)
@@ -218,7 +223,8 @@ def times_as(kind, seconds):
             "naive": pa.array([moment.replace(tzinfo=None) for moment in moments], pa.timestamp("ns")), "objects": moments}[kind]
 
 
-@pytest.mark.parametrize("split, rule", [("time:2022-05-01/2023-01-01T12:30", "error"), ("time:20220501", "sum"), ("leave-last-out", "error"), ("leave-last-out", "first")])
+@pytest.mark.parametrize("split, rule", [("time:2022-05-01/2023-01-01T12:30", "error"), ("time:20220501", "sum"),
+                                         ("leave-last-out", "error"), ("leave-last-out", "first")])
 def test_splits_by_time_are_those_of_the_importer(draw, split, rule, programs, tmp_path):
     """Whatever the times are, and in whatever order the rows come."""
     table = random_table(draw, 20, 30, 250)
@@ -230,7 +236,8 @@ def test_splits_by_time_are_those_of_the_importer(draw, split, rule, programs, t
         table = {name: column + [column[i] for i in more] for name, column in table.items()}
         table["rating"] = [float(np.float32(x)) for x in draw.normal(size=350)]
         table["when"][250:] = draw.integers(1_640_000_000, 1_660_000_000, 100).tolist()
-    words = ("--example-column", "user", "--feature-column", "item", "--type", "analog", "--value-column", "rating", "--time-column", "when", "--split", split,
+    words = ("--example-column", "user", "--feature-column", "item", "--type", "analog", "--value-column", "rating", "--time-column",
+             "when", "--split", split,
              "--duplicates", rule)
 
     def compare(data, by, what):
@@ -245,15 +252,19 @@ def test_splits_by_time_are_those_of_the_importer(draw, split, rule, programs, t
         for kind in kinds:
             source = pa.table(table | {"when": times_as(kind, table["when"])})
             for one in (source, source.take(draw.permutation(source.num_rows))):
-                compare(norn.Dataset.from_table(one, "user", "item", "rating", time="when", split=split, duplicates=rule, name="shop"), by, kind)
-        compare(norn.Dataset.from_table(tmp_path / f"{by}.csv", "user", "item", "rating", time="when", split=split, duplicates=rule, name="shop"), by, "csv")
+                compare(norn.Dataset.from_table(one, "user", "item", "rating", time="when", split=split, duplicates=rule, name="shop"), by,
+                        kind)
+        compare(norn.Dataset.from_table(tmp_path / f"{by}.csv", "user", "item", "rating", time="when", split=split, duplicates=rule,
+                                        name="shop"), by, "csv")
         if rule == "error":
-            compare(norn.Dataset.from_table(source, "user", "item", "rating", time="when", name="shop").split(split), by, "split afterwards")
+            compare(norn.Dataset.from_table(source, "user", "item", "rating", time="when", name="shop").split(split), by,
+                    "split afterwards")
 
 
 @pytest.mark.parametrize("split, message", [
     ("time:2026-02-30", "time:2026-02-30: expected ratio"), ("time:tomorrow", "time:tomorrow: expected"), ("time:", "time:: expected"),
-    ("time:2023-01-01/2022-01-01", "the earlier first"), ("time:1/2/3", "expected one time"), ("time:2030-01-01", "are left for the test part"), ("time:1990-01-01", "are left for the train part"),
+    ("time:2023-01-01/2022-01-01", "the earlier first"), ("time:1/2/3", "expected one time"),
+    ("time:2030-01-01", "are left for the test part"), ("time:1990-01-01", "are left for the train part"),
     ("leave-last", 'Did you mean "leave-last-out"'),
 ])
 def test_wrong_dates_are_named(split, message):
@@ -276,8 +287,10 @@ def test_a_given_index_numbers_features_and_leaves_out_others(draw, programs, tm
     assert data.left_out == sum(item not in set(train["item"]) for item in test["item"]) and data.feature_labels == known.feature_labels
 
 
-TEXTS = {"baskets.txt": "ann\tsoap,2:tea,3\nbob\ttea,1.5\n", "one.txt": "ann\tsoap\nbob\ttea\n", "liked.txt": "1 10 20\n2 10\n", "x.libsvm": "1,2 3:1.5 4:2\n2 3:1\n",
-         "header.csv": "user,item,rating\nann,soap,2\nbob,tea,3\n", "none.tsv": "ann\tsoap\nbob\ttea\n", "comma.txt": "ann,soap,1\nbob,tea,2\n"}
+TEXTS = {"baskets.txt": "ann\tsoap,2:tea,3\nbob\ttea,1.5\n", "one.txt": "ann\tsoap\nbob\ttea\n", "liked.txt": "1 10 20\n2 10\n",
+         "x.libsvm": "1,2 3:1.5 4:2\n2 3:1\n",
+         "header.csv": "user,item,rating\nann,soap,2\nbob,tea,3\n", "none.tsv": "ann\tsoap\nbob\ttea\n",
+         "comma.txt": "ann,soap,1\nbob,tea,2\n"}
 
 
 @pytest.mark.parametrize("name", TEXTS)
@@ -287,7 +300,8 @@ def test_packed_text_is_read_as_the_text(name, tmp_path, capsys, monkeypatch):
     (tmp_path / name).write_text(TEXTS[name])
     plain = norn.Dataset.from_table(tmp_path / name)
     plain.to_netcdf(tmp_path / "by.nc", name="shop")
-    for ending, packed in (("bz2", bz2.compress), ("xz", lzma.compress), ("zst", lambda data: pa.compress(data, "zstd", asbytes=True)), ("gz", gzip.compress)):
+    for ending, packed in (("bz2", bz2.compress), ("xz", lzma.compress), ("zst", lambda data: pa.compress(data, "zstd", asbytes=True)),
+                           ("gz", gzip.compress)):
         path = tmp_path / f"{name}.{ending}"
         path.write_bytes(packed(TEXTS[name].encode()))
         norn.Dataset.from_table(path, name="shop").to_netcdf(tmp_path / "made.nc")
@@ -322,13 +336,18 @@ def test_filters_are_not_for_text_without_columns(tmp_path):
 
 
 @pytest.mark.parametrize("text, options, warned", [
-    ("user_id,item_id\n1,10\n2,10\n", {}, True), ("userId,movieId\nann,soap\n", {}, True), ("who,what\nann,1\nbob,2\n", {}, True), ("User,Item,title\n1,10,x\n", {}, True),
+    ("user_id,item_id\n1,10\n2,10\n", {}, True), ("userId,movieId\nann,soap\n", {}, True), ("who,what\nann,1\nbob,2\n", {}, True),
+    ("User,Item,title\n1,10,x\n", {}, True),
     ("user_id,item_id\n1,10\n2,10\n", {"header": "yes"}, False), ("user_id,item_id\n1,10\n2,10\n", {"header": "no"}, False),
     ("user_id,item_id\n1,10\n2,10\n", {"example": "user_id"}, False), ("user_id,item_id,n\n1,10,3\n", {}, False),
-    ("ann,soap\nbob,tea\n", {}, False), ("ann,7\nbob,8\n", {}, False), ("1,10\n2,10\n", {}, False), ("ann,soap\nbob,5\ncleo,tea\n", {}, False), ("user,soap\n", {}, False),
-    (" Users ,MOVIE title\nann,soap\n", {}, True), ("users id,items\n7,soap\n", {}, True), ("userx,item\nann,soap\n", {}, False), ("a,b\n" + "".join(f"x,{n}\n" for n in range(18)) + "x,y\n", {}, False),
-    ("ann,soap,fresh\nbob,tea,5\nann,tea,3\n", {}, "ann"), ("ann,soap,fresh\nbob,soap,5\n", {}, "soap"), ("ann,soap,fresh\nbob,tea,5\n", {}, False),
-    ("ann,soap,fresh\nbob,tea,5\nann,tea,3\n", {"header": "yes"}, False), ("ann,soap,fresh\nbob,tea,5\nann,tea,3\n", {"header": "no"}, False),
+    ("ann,soap\nbob,tea\n", {}, False), ("ann,7\nbob,8\n", {}, False), ("1,10\n2,10\n", {}, False),
+    ("ann,soap\nbob,5\ncleo,tea\n", {}, False), ("user,soap\n", {}, False),
+    (" Users ,MOVIE title\nann,soap\n", {}, True), ("users id,items\n7,soap\n", {}, True), ("userx,item\nann,soap\n", {}, False),
+    ("a,b\n" + "".join(f"x,{n}\n" for n in range(18)) + "x,y\n", {}, False),
+    ("ann,soap,fresh\nbob,tea,5\nann,tea,3\n", {}, "ann"), ("ann,soap,fresh\nbob,soap,5\n", {}, "soap"),
+    ("ann,soap,fresh\nbob,tea,5\n", {}, False),
+    ("ann,soap,fresh\nbob,tea,5\nann,tea,3\n", {"header": "yes"}, False),
+    ("ann,soap,fresh\nbob,tea,5\nann,tea,3\n", {"header": "no"}, False),
 ])
 def test_a_first_line_that_is_taken_for_what_it_may_not_be_is_said(text, options, warned, programs, tmp_path, caplog):
     """Names for data and data for names, by importer and by either reader, in the same words."""
@@ -339,15 +358,18 @@ def test_a_first_line_that_is_taken_for_what_it_may_not_be_is_said(text, options
     by = checksum(run_importer(programs, tmp_path / "t.csv", tmp_path / "by.nc", *words))
     first = ", ".join(text.split("\n")[0].split(",")[:2])
     data = f"taken as data: {first}; say with `header` yes that it names the columns, or no, that it does not"
-    other = f"taken for the names of columns: {first}, but \"{warned}\" is {'an example' if warned == 'ann' else 'a feature'} of other lines, too; "
-    said = f"the first line is {data}" if warned is True else f"the first line is {other}say with `header` no that it is data, or yes, that it is not"
+    kind = "an example" if warned == "ann" else "a feature"
+    other = f"taken for the names of columns: {first}, but \"{warned}\" is {kind} of other lines, too; "
+    asked = "say with `header` no that it is data, or yes, that it is not"
+    said = f"the first line is {data}" if warned is True else f"the first line is {other}{asked}"
     for name in names:
         caplog.clear()
         data = norn.Dataset.from_table(tmp_path / name, name="shop", **options)
         data.to_netcdf(tmp_path / "made.nc")
         assert checksum(tmp_path / "made.nc") == by, name
         assert [record.getMessage() for record in caplog.records] == ([f"{tmp_path / name}: {said}"] if warned else [])
-    done = subprocess.run([programs / "importer", "--input", tmp_path / "t.txt", "--name", "shop", "--output", tmp_path / "made.nc", "-q", *words],
+    done = subprocess.run([programs / "importer", "--input", tmp_path / "t.txt", "--name", "shop", "--output", tmp_path / "made.nc", "-q",
+                           *words],
                           capture_output=True, text=True, check=True)
     assert done.stderr == (f"importer: warning: {tmp_path / 't.txt'}: {said}\n".replace("`header`", "--header") if warned else "")
     assert checksum(tmp_path / "made.nc") == by
@@ -357,17 +379,19 @@ def test_norn_import_says_that_it_takes_names_for_data(tmp_path):
     for name, packed, called in (("t.csv", bytes, "norn import"), ("t.csv.xz", lzma.compress, "norn"), ("t.txt", bytes, "norn import")):
         (tmp_path / name).write_bytes(packed(b"user_id,item_id\n1,10\n2,10\n"))
         for words, said in (((), True), (("--header", "no"), False)):
-            done = subprocess.run([sys.executable, "-B", "-m", "norn", "import", tmp_path / name, "--name", "shop", "--output", tmp_path / "a.nc", "-q", *words],
+            done = subprocess.run([sys.executable, "-B", "-m", "norn", "import", tmp_path / name, "--name", "shop", "--output",
+                                   tmp_path / "a.nc", "-q", *words],
                                   capture_output=True, text=True, check=True)
-            assert done.stderr == (f"{called}: warning: {tmp_path / name}: the first line is taken as data: user_id, item_id; say with --header yes that it "
-                                   "names the columns, or no, that it does not\n" if said else "")
+            assert done.stderr == (f"{called}: warning: {tmp_path / name}: the first line is taken as data: user_id, item_id; say with "
+                                   "--header yes that it names the columns, or no, that it does not\n" if said else "")
 
 
 def test_examples_without_any_given_feature_are_said_dropped_or_kept(draw, tmp_path, caplog):
     table = random_table(draw, 30, 20, 90, odd=False)
     known = sorted(set(table["item"]))[::3]
     users = list(dict.fromkeys(user for user, rating in zip(table["user"], table["rating"]) if rating > -4))
-    lost = [user for user in users if not any(u == user and item in known and r > -4 for u, item, r in zip(table["user"], table["item"], table["rating"]))]
+    lost = [user for user in users if not any(u == user and item in known and r > -4
+                                              for u, item, r in zip(table["user"], table["item"], table["rating"]))]
     write_csv(tmp_path / "t.csv", table)
     for source in (pa.table(table), tmp_path / "t.csv"):
         read = {}

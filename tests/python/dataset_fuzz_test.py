@@ -54,7 +54,8 @@ def test_damaged_files(draw, kind, tmp_path):
 
 
 def test_random_filters(draw):
-    words = ["rating", "user", "item", ">=", "<", "==", "in", "(", ")", ",", "and", "or", "4", "'a b'", '"', "`x`", "2026-01-01", "-1e3", "é", "\\", "=", "nan"]
+    words = ["rating", "user", "item", ">=", "<", "==", "in", "(", ")", ",", "and", "or", "4", "'a b'", '"', "`x`", "2026-01-01", "-1e3",
+             "é", "\\", "=", "nan"]
     table = pa.table(random_table(draw, 6, 6, 20))
     for _ in range(400):
         text = (" " if draw.random() < 0.8 else "").join(draw.choice(words, int(draw.integers(1, 8))))

@@ -66,7 +66,8 @@ def put(name, place, value):
 @pytest.mark.parametrize("change, message", [
     (put("data", 1, np.nan), r"`matrix`: row 0 \(from 0\): the value of column 2 is nan, expected a finite 32-bit number"),
     (put("data", 2, -np.inf), r"row 1 \(from 0\): the value of column 1 is -inf"),
-    (lambda m: setattr(m, "data", np.array([1e300, 1, 1])), r"row 0 \(from 0\): the value of column 0 is 1e\+300, which does not fit float32"),
+    (lambda m: setattr(m, "data", np.array([1e300, 1, 1])),
+     r"row 0 \(from 0\): the value of column 0 is 1e\+300, which does not fit float32"),
 ])
 def test_what_is_wrong_with_a_matrix_is_named(change, message):
     with pytest.raises(norn.DataError, match=message):
@@ -74,7 +75,8 @@ def test_what_is_wrong_with_a_matrix_is_named(change, message):
 
 
 @pytest.mark.parametrize("given, message", [
-    ([[1, 2]], "`matrix` is of type list, expected a scipy.sparse matrix"), (np.ones(3), "NumPy array of two dimensions"), (None, "of type NoneType"),
+    ([[1, 2]], "`matrix` is of type list, expected a scipy.sparse matrix"), (np.ones(3), "NumPy array of two dimensions"),
+    (None, "of type NoneType"),
 ])
 def test_what_is_no_matrix_is_refused(given, message):
     with pytest.raises(norn.UsageError, match=message):
@@ -103,7 +105,8 @@ def test_wrong_labels_are_named(arguments, message):
 def test_files_come_back_as_they_were(draw, tmp_path):
     for values in (False, True):
         matrix = random_csr(draw, values=values)
-        data = norn.Dataset(matrix, feature_labels=[f"f {i}é" for i in range(60)], example_labels=[f"e{i}" for i in range(40)], name="shop")
+        data = norn.Dataset(matrix, feature_labels=[f"f {i}é" for i in range(60)], example_labels=[f"e{i}" for i in range(40)],
+                            name="shop")
         assert data.to_netcdf(tmp_path / "a.nc", target_values=True) == [str(tmp_path / "a.nc")]
         back = norn.Dataset.from_netcdf(tmp_path / "a.nc")
         assert np.array_equal(back.matrix.data, matrix.data) and np.array_equal(back.matrix.indices, matrix.indices)
@@ -153,7 +156,8 @@ def test_files_that_are_none_of_ours_are_named(tmp_path):
 
 
 def test_a_model_is_fitted_and_evaluated_on_parts_with_their_labels(draw):
-    data = norn.Dataset(random_csr(draw, values=False), feature_labels=[f"f{i}" for i in range(60)], name="shop").split("ratio:0.7/0.3", seed=2)
+    data = norn.Dataset(random_csr(draw, values=False), feature_labels=[f"f{i}" for i in range(60)], name="shop").split("ratio:0.7/0.3",
+                                                                                                                        seed=2)
     model = norn.Recommender(epochs=2, device="cpu", seed=3).fit(data.train, validation=data.test)
     assert dict(model.evaluate(data.test, k=[5])) == dict(model.evaluate(data.test.matrix, data.test.targets, k=[5]))
     assert model.recommend(["f1", "f2"], N=2)[0][0].startswith("f")
@@ -165,7 +169,8 @@ def test_a_fit_on_a_data_set_is_the_trainers_on_its_file(programs, draw, tmp_pat
 
     data = norn.Dataset(random_csr(draw), feature_labels=[f"f{i}" for i in range(60)], name="shop")
     data.to_netcdf(tmp_path / "d.nc")
-    subprocess.run([programs / "trainer", "--recipe", "sigmoid", "-i", tmp_path / "d.nc", "-n", tmp_path / "a.nc", "--epochs", "2", "--seed", "5", "--device",
+    subprocess.run([programs / "trainer", "--recipe", "sigmoid", "-i", tmp_path / "d.nc", "-n", tmp_path / "a.nc", "--epochs", "2",
+                    "--seed", "5", "--device",
                     "cpu", "-q"], check=True, capture_output=True)
     norn.Recommender(recipe="sigmoid", epochs=2, seed=5, device="cpu").fit(data).save(tmp_path / "b.nc")
     a, b = norn.load(tmp_path / "a.nc"), norn.load(tmp_path / "b.nc")
@@ -183,7 +188,8 @@ def test_parts_are_asked_for_by_name():
     assert (split.test.matrix != split.train.matrix).nnz == 0  # what is known of the examples
     with pytest.raises(norn.UsageError, match="the data have no part 'validation'; they have: train, test"):
         split.validation
-    for rule, message in (("ratio:0.5", "expected two shares"), ("ration:1/1", 'Did you mean "ratio:"'), ("time:2026-01-01", "name it with `time`"),
+    for rule, message in (("ratio:0.5", "expected two shares"), ("ration:1/1", 'Did you mean "ratio:"'),
+                          ("time:2026-01-01", "name it with `time`"),
                           (0.8, "expected a rule"), ("ratio:1000000/1", "are left for the")):
         with pytest.raises((norn.UsageError, norn.DataError), match=message):
             data.split(rule)

@@ -15,8 +15,10 @@ from norn import _door, _settings
 
 # Settings that no message to Python can name, with the reason.
 NOT_HERE = {
-    "cdl": "command files", "machine": "plans", "nodes": "plans", "exclude": "evaluator's", "popularity": "evaluator's", "propensity": "evaluator's",
-    "repeat": "runs that are made again", "rule": "its parameters are keywords", "input": "hints to importer, by its name", "target": "the same",
+    "cdl": "command files", "machine": "plans", "nodes": "plans", "exclude": "evaluator's", "popularity": "evaluator's",
+    "propensity": "evaluator's",
+    "repeat": "runs that are made again", "rule": "its parameters are keywords", "input": "hints to importer, by its name",
+    "target": "the same",
     "output": "the same", "new_features": "importer's indexes", "sets": "files that are written", "scratch": "texts too large for memory",
     "k": "it is looked at before",
 }
@@ -58,7 +60,8 @@ def test_every_setting_that_a_message_names_has_a_word_here(source):
         here = _door.HERE.get(name, name)
         if here not in known and name not in _door.PROGRAMS and name not in _door.HERE:
             unknown[name] = file
-    assert unknown == {}, "a message names them, and Python has no such argument: put them into norn/_door.py, or into NOT_HERE with the reason"
+    assert unknown == {}, ("a message names them, and Python has no such argument: put them into norn/_door.py, or into NOT_HERE "
+                           "with the reason")
     assert {*_door.HERE, *_door.PROGRAMS, *NOT_HERE} - set(named) - {"lambda"} == set(), "nothing names them any more"
     assert not known & set(_door.HERE), "they are arguments here"
 
@@ -69,7 +72,8 @@ def test_words_that_stand_for_settings_are_there(programs):
     places = {"run_folder": norn.run_folder, "network_.descriptor": norn.Network.descriptor, "data.matrix": norn.Dataset.matrix}
     known = arguments_of_the_package()
     assert {word for word in _door.HERE.values() if word not in known} == set(places)
-    options = "".join(subprocess.run([programs / name, "--help"], capture_output=True, text=True).stdout for name in ("trainer", "importer"))
+    options = "".join(subprocess.run([programs / name, "--help"], capture_output=True, text=True).stdout
+                      for name in ("trainer", "importer"))
     assert [name for name in _door.PROGRAMS if f"--{name.replace('_', '-')}" not in options] == []
 
 
@@ -88,8 +92,10 @@ def test_what_is_said_has_no_words_of_the_programs(draw, caplog, tmp_path):
         "`labels`": lambda: norn.Network.from_parameters(model.network_.descriptor, model.network_.parameters, {"Nowhere": ["a"]}),
         "`run_folder`": lambda: norn.Recommender(**settings).fit(matrix, callbacks=norn.run_folder(text)),
         "--repeated-examples of the programs": lambda: norn.Dataset.from_table(text, format="dsstne"),
-        "`data.matrix`": lambda: norn.train(norn.train({"Recipe": "sigmoid"}, {"data_input": labelled, "data_output": labelled}, epochs=1, device="cpu"),
-                                            {"data_input": norn.Dataset(matrix, feature_labels=[f"j{unit}" for unit in range(20)]), "data_output": labelled},
+        "`data.matrix`": lambda: norn.train(norn.train({"Recipe": "sigmoid"}, {"data_input": labelled, "data_output": labelled}, epochs=1,
+                                                       device="cpu"),
+                                            {"data_input": norn.Dataset(matrix, feature_labels=[f"j{unit}" for unit in range(20)]),
+                                             "data_output": labelled},
                                             epochs=1, device="cpu"),
     }
     for word, call in calls.items():

@@ -61,7 +61,8 @@ def keras_file(net, path, named=True):
         else:
             layer("Activation", name, [z], {"activation": KERAS_WORDS[word]})
     ends = [[one["Name"], 0, 0] for one in net.layers if one["Kind"] == "Output"]
-    config = {"class_name": "Functional", "config": {"name": "random", "layers": layers, "output_layers": ends if len(ends) > 1 else ends[0]}}
+    config = {"class_name": "Functional", "config": {"name": "random", "layers": layers,
+                                                     "output_layers": ends if len(ends) > 1 else ends[0]}}
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("config.json", json.dumps(config))
         archive.writestr("model.weights.h5", keras_weights(groups, named))
@@ -73,7 +74,8 @@ def keras_weights(groups, named):
     content, seen = io.BytesIO(), {}
     with h5py.File(content, "w") as file:
         for name, (kind, arrays) in groups.items():
-            stem = {"InputLayer": "input_layer", "BatchNormalization": "batch_normalization", "LeakyReLU": "leaky_re_lu"}.get(kind, kind.lower())
+            stem = {"InputLayer": "input_layer", "BatchNormalization": "batch_normalization", "LeakyReLU": "leaky_re_lu"}.get(kind,
+                                                                                                                              kind.lower())
             number = seen[stem] = seen.get(stem, -1) + 1
             variables = file.create_group(f"layers/{stem}{f'_{number}' if number else ''}/vars")
             if named:
@@ -115,7 +117,8 @@ def caffe_files(net, prototxt, caffemodel, old=False, training=False):
             elif old:
                 text.append(f"input: \"{name}\" input_dim: 1 input_dim: {units} input_dim: 1 input_dim: 1")
             else:
-                text.append(f"layer {{ name: \"{name}\" type: \"Input\" top: \"{name}\" input_param {{ shape {{ dim: 1 dim: {units} }} }} }}")
+                text.append(f"layer {{ name: \"{name}\" type: \"Input\" top: \"{name}\" "
+                            f"input_param {{ shape {{ dim: 1 dim: {units} }} }} }}")
             continue
         terms = []
         for number, source in enumerate(listed(one["Source"])):

@@ -89,8 +89,10 @@ def test_models_go_on_in_children_and_in_theirs(draw, threads, tmp_path):
     fitted = norn.Recommender(hidden=8, epochs=2, batch=16, device="cpu", threads=threads).fit(baskets.matrix)
     fitted.save(tmp_path / "m.nc")
     for model in (fitted, norn.load(tmp_path / "m.nc", device="cpu", threads=threads), norn.most_popular(baskets.matrix)):
-        expected = repr([model.recommend(baskets.matrix, N=4)[0].tolist(), model.transform(baskets.matrix).sum(), model.evaluate(baskets.matrix, baskets.matrix)["ndcg@20"]])
-        call = lambda: [model.recommend(baskets.matrix, N=4)[0].tolist(), model.transform(baskets.matrix).sum(), model.evaluate(baskets.matrix, baskets.matrix)["ndcg@20"]]  # noqa: E731, B023
+        expected = repr([model.recommend(baskets.matrix, N=4)[0].tolist(), model.transform(baskets.matrix).sum(),
+                         model.evaluate(baskets.matrix, baskets.matrix)["ndcg@20"]])
+        call = lambda: [model.recommend(baskets.matrix, N=4)[0].tolist(), model.transform(baskets.matrix).sum(),  # noqa: E731, B023
+                        model.evaluate(baskets.matrix, baskets.matrix)["ndcg@20"]]
         assert in_child_of(call) == expected
         assert in_child_of(lambda: in_child_of(call)) == repr(expected)  # noqa: B023
         assert repr(call()) == expected

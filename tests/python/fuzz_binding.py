@@ -17,40 +17,19 @@ import time
 import warnings
 
 import numpy as np
-import scipy.sparse as sp
 
 import norn
-from hostile_values import UNITS, Draw, Planted, with_value
+from hostile_values import UNITS, Draw, Planted, Wary, raising, with_value
 from norn import _core, interchange
 from norn.implicit import Autoencoder
 
 MEANT = (norn.Error, TypeError, Planted, norn.StopTraining)
 # How often each kind of call is drawn.
-KINDS = {"fit": 6, "train": 6, "recommend": 8, "basket": 4, "similar_items": 3, "transform": 3, "alike": 3, "lists": 4, "vectors": 2, "evaluate": 4, "go_on": 4, "plan": 2, "from_json": 2, "from_parameters": 3,
-         "parameters": 2, "files": 3, "pickles": 2, "shown": 2, "set_params": 2, "dataset": 5, "split": 3, "table": 4, "text": 3, "netcdf": 3, "onnx": 1, "safetensors": 2,
+KINDS = {"fit": 6, "train": 6, "recommend": 8, "basket": 4, "similar_items": 3, "transform": 3, "alike": 3, "lists": 4, "vectors": 2,
+         "evaluate": 4, "go_on": 4, "plan": 2, "from_json": 2, "from_parameters": 3,
+         "parameters": 2, "files": 3, "pickles": 2, "shown": 2, "set_params": 2, "dataset": 5, "split": 3, "table": 4, "text": 3,
+         "netcdf": 3, "onnx": 1, "safetensors": 2,
          "torch": 2, "sets": 5, "labels": 2, "bytes": 2, "threads": 2, "forked": 1, "overwritten": 2, "implicit": 2, "closed": 1}
-
-
-def raising(error):
-    def call(*_):
-        raise error
-    return call
-
-
-class Wary(norn.Callback):
-    """Is told of everything, and does something of it."""
-
-    step_seconds = 0.0
-
-    def __init__(self, kind, act, rate=None):
-        self.kind, self.act, self.new_rate = kind, act, rate
-
-    def __call__(self, env):
-        if env.kind == self.kind:
-            self.act(env)
-
-    def rate(self, epoch, rate):
-        return rate if self.new_rate is None else self.new_rate
 
 
 class Caller(Draw):
@@ -85,18 +64,24 @@ class Caller(Draw):
 
     def fresh(self, threads=1):
         labels = self.one_of(None, [f"unit{u}" for u in range(UNITS)])
-        return norn.Recommender(epochs=1, hidden=5, device="cpu", threads=threads).fit(norn.Dataset(self.csr(UNITS, 40), feature_labels=labels))
+        return norn.Recommender(epochs=1, hidden=5, device="cpu",
+                                threads=threads).fit(norn.Dataset(self.csr(UNITS, 40), feature_labels=labels))
 
     # Training.
 
     def callbacks(self):
         kind = self.one_of("begin", "step", "epoch", "validation", "end", "checkpoint")
-        act = self.one_of(raising(Planted("planted")), raising(norn.StopTraining()), lambda env: env.history.clear(), lambda env: self.kept.append(env.report),
-                          lambda env: self.model().recommend([1, 2]), lambda env: self.model().close(), lambda env: self.kept.append(self.model().network_.parameters),
+        act = self.one_of(raising(Planted("planted")), raising(norn.StopTraining()), lambda env: env.history.clear(),
+                          lambda env: self.kept.append(env.report),
+                          lambda env: self.model().recommend([1, 2]), lambda env: self.model().close(),
+                          lambda env: self.kept.append(self.model().network_.parameters),
                           lambda env: self.fresh(), lambda env: time.sleep(0.001))
-        return self.one_of((), (), (), [Wary(kind, act)], act, [Wary("x", act, self.or_spoilt(0.1, 0.0))], [norn.reset_rate(self.one_of([0.1], [0.1, 1e30], lambda e, r: r / 2, lambda: 1))],
-                           [norn.early_stopping(self.or_spoilt("loss", "ndcg@5"), self.or_spoilt(1, 5))], [self.or_spoilt(lambda env: None)], [norn.progress()],
-                           [norn.checkpoints(self.folder / "point.nc", self.or_spoilt(1), keep=self.or_spoilt(1, 2))], [norn.run_folder(self.folder / f"run{self.up_to(10**9)}")])
+        return self.one_of((), (), (), [Wary(kind, act)], act, [Wary("x", act, self.or_spoilt(0.1, 0.0))],
+                           [norn.reset_rate(self.one_of([0.1], [0.1, 1e30], lambda e, r: r / 2, lambda: 1))],
+                           [norn.early_stopping(self.or_spoilt("loss", "ndcg@5"), self.or_spoilt(1, 5))],
+                           [self.or_spoilt(lambda env: None)], [norn.progress()],
+                           [norn.checkpoints(self.folder / "point.nc", self.or_spoilt(1), keep=self.or_spoilt(1, 2))],
+                           [norn.run_folder(self.folder / f"run{self.up_to(10**9)}")])
 
     def validation(self):
         return self.one_of(None, None, self.or_spoilt(0.3), (self.matrix(), self.matrix()), (self.csr(UNITS, 20), self.csr(UNITS, 20)))
@@ -106,7 +91,8 @@ class Caller(Draw):
         known = self.matrix(users=40)
         targets = self.matrix(users=self.users(known)) if self.some(0.2) else None
         weights = self.or_spoilt(np.ones(self.users(known)), [0.5] * 40) if self.some(0.2) else None
-        self.keep_model(norn.Recommender(**settings).fit(known, targets, validation=self.validation(), callbacks=self.callbacks(), weights=weights))
+        self.keep_model(norn.Recommender(**settings).fit(known, targets, validation=self.validation(), callbacks=self.callbacks(),
+                                                         weights=weights))
 
     def train(self):
         network = self.one_of(self.descriptor("a", self.one_of("a", "b")), self.model().network_)
@@ -115,7 +101,8 @@ class Caller(Draw):
         if self.some(0.2):
             data["a"] = self.numbers.random((40, self.one_of(1, 12, UNITS)), np.float32)
         validation = self.one_of(None, None, self.or_spoilt(0.3), {name: self.matrix(users=9) for name in names})
-        self.kept.append(norn.train(network, self.or_spoilt(data), validation=validation, callbacks=self.callbacks(), **self.settings(network=False)))
+        self.kept.append(norn.train(network, self.or_spoilt(data), validation=validation, callbacks=self.callbacks(),
+                                    **self.settings(network=False)))
 
     def go_on(self):
         model = copy.copy(self.model())
@@ -138,7 +125,8 @@ class Caller(Draw):
             return
         thread = self.beside(lambda: (time.sleep(self.random.random() * 0.01), overwrite()))
         try:
-            self.one_of(lambda: model.fit(m), lambda: self.model().recommend(m), lambda: self.model().evaluate(m, m), lambda: self.model().transform(m))()
+            self.one_of(lambda: model.fit(m), lambda: self.model().recommend(m), lambda: self.model().evaluate(m, m),
+                        lambda: self.model().transform(m))()
         finally:
             thread.join()
 
@@ -155,14 +143,16 @@ class Caller(Draw):
         if self.some(0.2):
             given["filter_pairs"] = self.matrix(users=users)
         if self.some(0.2):
-            given["score_factors"] = self.one_of(self.matrix(users=users), np.ones(UNITS), np.ones((users, UNITS)), self.or_spoilt(np.full(UNITS, 0.5), np.full(UNITS, np.nan)))
+            given["score_factors"] = self.one_of(self.matrix(users=users), np.ones(UNITS), np.ones((users, UNITS)),
+                                                 self.or_spoilt(np.full(UNITS, 0.5), np.full(UNITS, np.nan)))
         self.kept.append(self.model().recommend(known, **given))
 
     def basket(self):
         self.kept.append(self.model().recommend(self.units(), N=self.or_spoilt(1, 5), items=self.one_of(None, None, self.units())))
 
     def similar_items(self):
-        self.kept.append(self.model().similar_items(self.units(), N=self.or_spoilt(1, 5, 100), of=self.or_spoilt("output", "input"), filter_items=self.one_of(None, self.units())))
+        self.kept.append(self.model().similar_items(self.units(), N=self.or_spoilt(1, 5, 100), of=self.or_spoilt("output", "input"),
+                                                    filter_items=self.one_of(None, self.units())))
 
     def transform(self):
         self.kept.append(self.model().transform(self.matrix(), self.or_spoilt("Hidden", "Hidden", "Output")))
@@ -175,7 +165,8 @@ class Caller(Draw):
         known = self.matrix()
         users = self.users(known)
         stream = self.model().recommend_table(
-            known, N=self.or_spoilt(1, 5, 100), batch=self.or_spoilt(1, 7, 100), users=self.one_of(None, self.or_spoilt(range(users), list("ab"), np.arange(users))),
+            known, N=self.or_spoilt(1, 5, 100), batch=self.or_spoilt(1, 7, 100),
+            users=self.one_of(None, self.or_spoilt(range(users), list("ab"), np.arange(users))),
             items=self.one_of(None, None, self.units()), filter_pairs=self.one_of(None, self.matrix(users=users)),
             score_factors=self.one_of(None, self.matrix(users=users), np.ones(UNITS), np.ones((users, UNITS))))
         self.one_of(stream.to_arrow, stream.to_pandas, lambda: list(stream), lambda: stream.to_parquet(self.or_spoilt("a.parquet")))()
@@ -189,12 +180,14 @@ class Caller(Draw):
         if self.some(0.2):
             self.model().score(known, self.one_of(None, held_out))
         else:
-            self.model().evaluate(known, held_out, k=self.or_spoilt(1, [1, 5], (3,), [UNITS * 2]), keep_seen=self.or_spoilt(True, False), layer=self.or_spoilt("", "Output"))
+            self.model().evaluate(known, held_out, k=self.or_spoilt(1, [1, 5], (3,), [UNITS * 2]), keep_seen=self.or_spoilt(True, False),
+                                  layer=self.or_spoilt("", "Output"))
 
     # Networks and models.
 
     def plan(self):
-        norn.Network.from_json(self.descriptor("a", "a")).plan(self.or_spoilt({"a": self.matrix(users=40)}), device="cpu", batch=self.or_spoilt(1, 10))
+        norn.Network.from_json(self.descriptor("a", "a")).plan(self.or_spoilt({"a": self.matrix(users=40)}), device="cpu",
+                                                               batch=self.or_spoilt(1, 10))
 
     def from_json(self):
         text = json.dumps(self.descriptor(), default=str)
@@ -204,15 +197,19 @@ class Caller(Draw):
 
     def from_parameters(self):
         network = self.model().network_
-        arrays = {name: self.one_of(array, np.asfortranarray(array), np.repeat(array, 2, 0)[::2], array[::-1]) for name, array in network.parameters.items()}
+        arrays = {name: self.one_of(array, np.asfortranarray(array), np.repeat(array, 2, 0)[::2], array[::-1])
+                  for name, array in network.parameters.items()}
         if self.some(self.spoilt):
             name = self.one_of(*arrays)
             array = arrays.pop(name)
-            arrays[self.one_of(name, name, "x", 3)] = self.one_of(array.astype(self.one_of(np.float64, ">f4", bool, object)), array[:-1], array[:0], array[None], with_value(array, 0, np.nan),
+            arrays[self.one_of(name, name, "x", 3)] = self.one_of(array.astype(self.one_of(np.float64, ">f4", bool, object)), array[:-1],
+                                                                  array[:0], array[None], with_value(array, 0, np.nan),
                                                                  np.broadcast_to(np.float32(1), array.shape), self.value())
         words = [f"unit{u}" for u in range(network.descriptor["Layers"][-1]["N"])]
-        labels = self.one_of(None, {"Output": words}) if self.some(0.8) else self.one_of({"Output": ["a", "a"]}, {"x": ["a"]}, {"Output": [*words, "x"]}, self.value())
-        made = norn.Network.from_parameters(self.or_spoilt(network.descriptor, json.dumps(network.descriptor)), arrays, labels, device="cpu", threads=1, batch=self.or_spoilt(1, 64))
+        labels = self.one_of(None, {"Output": words}) if self.some(0.8) else self.one_of({"Output": ["a", "a"]}, {"x": ["a"]},
+                                                                                         {"Output": [*words, "x"]}, self.value())
+        made = norn.Network.from_parameters(self.or_spoilt(network.descriptor, json.dumps(network.descriptor)), arrays, labels,
+                                            device="cpu", threads=1, batch=self.or_spoilt(1, 64))
         file = self.folder / "parameters.nc"
         made.save(file)
         self.keep_model(norn.load(file, device="cpu", threads=1))
@@ -239,15 +236,18 @@ class Caller(Draw):
             return
         if self.some(0.4):
             file.write_bytes(self.damaged(file.read_bytes()))
-        self.keep_model(norn.load(self.one_of(file, str(file)), device=self.or_spoilt("cpu"), threads=self.or_spoilt(1, 2), batch=self.or_spoilt(1, 7, 1024)))
+        self.keep_model(norn.load(self.one_of(file, str(file)), device=self.or_spoilt("cpu"), threads=self.or_spoilt(1, 2),
+                                  batch=self.or_spoilt(1, 7, 1024)))
 
     def pickles(self):
         self.keep_model(self.one_of(lambda m: pickle.loads(pickle.dumps(m)), copy.deepcopy, copy.copy)(self.model()))
 
     def shown(self):
         model = self.model()
-        self.one_of(lambda: (repr(model), model._repr_html_()), lambda: [model.labels[i] for i in [0, -1]] if model.labels else None, lambda: model.history.to_pandas(),
-                    lambda: (model.history.best, model.history.curves(), model.get_params()), lambda: model.network_.labels(self.or_spoilt("Output", "Input")))()
+        self.one_of(lambda: (repr(model), model._repr_html_()), lambda: [model.labels[i] for i in [0, -1]] if model.labels else None,
+                    lambda: model.history.to_pandas(),
+                    lambda: (model.history.best, model.history.curves(), model.get_params()),
+                    lambda: model.network_.labels(self.or_spoilt("Output", "Input")))()
 
     def set_params(self):
         model = copy.copy(self.model())
@@ -256,8 +256,10 @@ class Caller(Draw):
     def closed(self):
         model = copy.deepcopy(self.model())
         model.close()
-        self.one_of(lambda: model.recommend([1]), lambda: model.save(self.folder / "closed.nc"), lambda: model.network_.parameters, lambda: pickle.dumps(model), lambda: repr(model),
-                    lambda: model.partial_fit(self.csr(UNITS, 9)), lambda: model.evaluate(self.csr(UNITS, 9), self.csr(UNITS, 9)), model.close, lambda: model.history)()
+        self.one_of(lambda: model.recommend([1]), lambda: model.save(self.folder / "closed.nc"), lambda: model.network_.parameters,
+                    lambda: pickle.dumps(model), lambda: repr(model),
+                    lambda: model.partial_fit(self.csr(UNITS, 9)), lambda: model.evaluate(self.csr(UNITS, 9), self.csr(UNITS, 9)),
+                    model.close, lambda: model.history)()
 
     def implicit(self):
         made = Autoencoder(epochs=1, hidden=3, device="cpu", threads=1)
@@ -271,20 +273,23 @@ class Caller(Draw):
 
     def dataset(self):
         labels = [f"unit{u}" for u in range(UNITS)]
-        made = norn.Dataset(self.matrix(users=40), targets=self.or_spoilt(None, None, self.matrix(users=40)), feature_labels=self.or_spoilt(None, labels), name=self.or_spoilt("data"),
+        made = norn.Dataset(self.matrix(users=40), targets=self.or_spoilt(None, None, self.matrix(users=40)),
+                            feature_labels=self.or_spoilt(None, labels), name=self.or_spoilt("data"),
                             example_labels=self.or_spoilt(None, [str(e) for e in range(40)]))
         repr(made)
         self.keep_data(made)
 
     def split(self):
-        rule = self.one_of("ratio:0.8/0.2", "ratio:0.5/0.2/0.3", "leave-one-out", self.or_spoilt("leave-last-out", "time:2020-01-01", "ratio:", "ratio:nan/1", "ratio:0/1"))
+        rule = self.one_of("ratio:0.8/0.2", "ratio:0.5/0.2/0.3", "leave-one-out",
+                           self.or_spoilt("leave-last-out", "time:2020-01-01", "ratio:", "ratio:nan/1", "ratio:0/1"))
         made = self.random.choice(self.data).split(rule, by=self.or_spoilt("entry", "example", "pair"), seed=self.or_spoilt(0, 1, 2**63))
         repr(made), made.train.matrix, made.test.targets
         self.keep_data(made, made.train, made.test)
 
     def table(self):
         count = self.one_of(1, 20, 60)
-        columns = {"user": self.numbers.integers(0, 9, count), "item": [f"i{n}" for n in self.numbers.integers(0, 9, count)], "rating": self.numbers.integers(1, 6, count) * 0.5,
+        columns = {"user": self.numbers.integers(0, 9, count), "item": [f"i{n}" for n in self.numbers.integers(0, 9, count)],
+                   "rating": self.numbers.integers(1, 6, count) * 0.5,
                    "when": self.numbers.integers(0, 2**40, count).astype(self.one_of("i8", "M8[us]", "M8[s]"))}
         if self.some(self.spoilt):
             name = self.one_of(*columns)
@@ -296,8 +301,10 @@ class Caller(Draw):
                 table = pandas.DataFrame(columns)
             except Exception:  # pandas does not take it
                 return
-        data = norn.Dataset.from_table(table, self.or_spoilt("user"), self.or_spoilt("item"), self.or_spoilt(None, "rating"), time=self.one_of(None, "when"), duplicates=self.or_spoilt("sum", "first"),
-                                       where=self.or_spoilt(None, None, "rating >= 2", "item in (i1, i2, i3)"), min_features=self.or_spoilt(1, 2), min_examples=self.or_spoilt(1, 2),
+        data = norn.Dataset.from_table(table, self.or_spoilt("user"), self.or_spoilt("item"), self.or_spoilt(None, "rating"),
+                                       time=self.one_of(None, "when"), duplicates=self.or_spoilt("sum", "first"),
+                                       where=self.or_spoilt(None, None, "rating >= 2", "item in (i1, i2, i3)"),
+                                       min_features=self.or_spoilt(1, 2), min_examples=self.or_spoilt(1, 2),
                                        split=self.one_of(None, None, "ratio:0.8/0.2", "leave-one-out"))
         data.matrix.sum()
 
@@ -305,9 +312,13 @@ class Caller(Draw):
         separator = self.one_of(",", "\t", "::", ";")
         lines = {f"{self.up_to(8)}{separator}{self.up_to(20)}" for _ in range(30)}
         content = "".join(f"{line}\n" for line in sorted(lines)).encode()
-        file = self.folder / f"text{self.one_of('.csv', '.tsv', '.dat') if self.some(0.8) else self.one_of('.libsvm', '.jsonl', '.npz', '.gz', '.parquet', '.inter', '')}"
+        others = ".libsvm", ".jsonl", ".npz", ".gz", ".parquet", ".inter", ""
+        file = self.folder / f"text{self.one_of('.csv', '.tsv', '.dat') if self.some(0.8) else self.one_of(*others)}"
         file.write_bytes(self.damaged(content) if self.some(0.4) else content)
-        self.keep_data(norn.Dataset.from_table(file, 1, 2, format="columns" if self.some(0.8) else self.or_spoilt("auto", "csv", "dsstne", "libsvm", "list"), skip_malformed=self.one_of(0, 0, 5),
+        self.keep_data(norn.Dataset.from_table(file, 1, 2,
+                                               format="columns" if self.some(0.8)
+                                               else self.or_spoilt("auto", "csv", "dsstne", "libsvm", "list"),
+                                               skip_malformed=self.one_of(0, 0, 5),
                                                header="no", duplicates=self.or_spoilt("sum", "first"), separator=self.or_spoilt(separator)))
 
     def netcdf(self):
@@ -326,7 +337,8 @@ class Caller(Draw):
     # Formats of others.
 
     def onnx(self):
-        self.exchanged(lambda file: norn.export_onnx(self.model(), file, top_k=self.some(0.3), dense=self.one_of(None, True)), norn.import_onnx, "x.onnx")
+        self.exchanged(lambda file: norn.export_onnx(self.model(), file, top_k=self.some(0.3), dense=self.one_of(None, True)),
+                       norn.import_onnx, "x.onnx")
 
     def safetensors(self):
         self.exchanged(lambda file: norn.export_safetensors(self.model(), file), norn.import_safetensors, "x.safetensors")
@@ -349,21 +361,28 @@ class Caller(Draw):
     # What lies below.
 
     def sets(self):
-        begin, columns, values = np.array([0, self.one_of(0, 1, 3), 3], np.int64), self.one_of(np.array([0, 2, 4], np.int32), np.array([0, 2, 4], np.uint32)), np.ones(3, np.float32)
+        begin, columns, values = np.array([0, self.one_of(0, 1, 3), 3], np.int64), self.one_of(np.array([0, 2, 4], np.int32),
+                                                                                               np.array([0, 2, 4],
+                                                                                                        np.uint32)), np.ones(3, np.float32)
         weights = None
         if self.some(2 * self.spoilt):
             begin = self.one_of(begin, self.spoilt_array(begin), with_value(begin, 1, 2**62), with_value(begin, 2, -1))
-            columns, values, weights = self.spoilt_array(columns), self.or_spoilt(self.spoilt_array(values)), self.or_spoilt(np.ones(2, np.float32), np.ones(3))
-        made = _core.MemorySet.sparse("data_input", self.or_spoilt(UNITS, UNITS, 5), begin, columns, self.one_of(None, values), weights=weights)
+            columns, values = self.spoilt_array(columns), self.or_spoilt(self.spoilt_array(values))
+            weights = self.or_spoilt(np.ones(2, np.float32), np.ones(3))
+        made = _core.MemorySet.sparse("data_input", self.or_spoilt(UNITS, UNITS, 5), begin, columns, self.one_of(None, values),
+                                      weights=weights)
         model = self.fresh().network_.model if self.some(0.1) else self.model().network_.model
         dense = self.or_spoilt(np.ones((2, UNITS), np.float32), np.zeros((0, 5), np.float32))
-        self.one_of(lambda: _core.recommend(model, [made], self.or_spoilt(1, 5)), lambda: _core.embed(model, [made], "Hidden"), lambda: _core.evaluate(model, [made, made], [1, 3]),
-                    lambda: _core.recommend(model, [made], 3, excluded=made, factors=made, allowed=self.or_spoilt(None, np.ones(UNITS, np.uint8), np.ones(2, np.uint8))),
+        self.one_of(lambda: _core.recommend(model, [made], self.or_spoilt(1, 5)), lambda: _core.embed(model, [made], "Hidden"),
+                    lambda: _core.evaluate(model, [made, made], [1, 3]),
+                    lambda: _core.recommend(model, [made], 3, excluded=made, factors=made,
+                                            allowed=self.or_spoilt(None, np.ones(UNITS, np.uint8), np.ones(2, np.uint8))),
                     lambda: _core.recommend(model, [_core.MemorySet.dense("data_input", dense)], 3))()
 
     def labels(self):
         made = _core.Labels(self.or_spoilt(["a", "b"], ["ü"], [], ["a", "a"]))
-        self.one_of(lambda: made.find(self.or_spoilt(["a"], [])), lambda: made[0] if len(made) else None, lambda: (len(made), made.has_words(), made.are_numbers()))()
+        self.one_of(lambda: made.find(self.or_spoilt(["a"], [])), lambda: made[0] if len(made) else None,
+                    lambda: (len(made), made.has_words(), made.are_numbers()))()
 
     def bytes(self):
         whole = self.model().network_.model.bytes()
@@ -375,8 +394,10 @@ class Caller(Draw):
         """Several calls at once: of one model, of two, or with a training beside."""
         a, b = self.model(), self.model()
         m, other = self.csr(UNITS, 40), self.matrix()
-        calls = [lambda: a.recommend(m), lambda: b.recommend(other), lambda: a.evaluate(m, m), lambda: a.save(self.folder / "beside.nc"), lambda: pickle.dumps(b), lambda: a.close(),
-                 lambda: norn.Recommender(epochs=1, hidden=3, device="cpu", threads=2).fit(other), lambda: b.network_.parameters, lambda: b.transform(m)]
+        calls = [lambda: a.recommend(m), lambda: b.recommend(other), lambda: a.evaluate(m, m), lambda: a.save(self.folder / "beside.nc"),
+                 lambda: pickle.dumps(b), lambda: a.close(),
+                 lambda: norn.Recommender(epochs=1, hidden=3, device="cpu", threads=2).fit(other), lambda: b.network_.parameters,
+                 lambda: b.transform(m)]
         threads = [self.beside(call) for call in self.random.sample(calls, self.one_of(2, 3, 4))]
         try:
             self.one_of(*calls)()
@@ -399,7 +420,8 @@ class Caller(Draw):
     def forked(self):
         """A child may load, save and train, and goes on with its parent's models."""
         model, m = self.model(), self.csr(UNITS, 9)
-        call = self.one_of(lambda: model.recommend(m), lambda: norn.Recommender(epochs=1, hidden=2, device="cpu", threads=1).fit(m), lambda: model.close(), lambda: model.network_.parameters)
+        call = self.one_of(lambda: model.recommend(m), lambda: norn.Recommender(epochs=1, hidden=2, device="cpu", threads=1).fit(m),
+                           lambda: model.close(), lambda: model.network_.parameters)
         child = os.fork()
         if child == 0:
             code = 0

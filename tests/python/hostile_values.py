@@ -51,7 +51,8 @@ class Draw:
         return self.in_other_form(made) if self.some(0.4) else made
 
     def csr(self, units, users):
-        made = sp.random(users, units, density=self.one_of(0.05, 0.2, 0.6, 1.0), format="csr", random_state=self.up_to(2**31 - 1), dtype=np.float32)
+        made = sp.random(users, units, density=self.one_of(0.05, 0.2, 0.6, 1.0), format="csr", random_state=self.up_to(2**31 - 1),
+                         dtype=np.float32)
         if self.some(0.7):
             made.data[:] = 1
         made.sort_indices()
@@ -59,7 +60,8 @@ class Draw:
 
     def in_other_form(self, m):
         """The same in another format, dtype or place; all of them are right."""
-        form = self.one_of("coo", "csc", "lil", "dok", "bsr", "array", "dense", "fortran", "int64", "uint32", "turned", "strided", "locked", "swapped", "float64", "bool",
+        form = self.one_of("coo", "csc", "lil", "dok", "bsr", "array", "dense", "fortran", "int64", "uint32", "turned", "strided", "locked",
+                           "swapped", "float64", "bool",
                            "int8", "zeros", "Dataset", "labelled")
         if form in ("coo", "csc", "lil", "dok", "bsr"):
             return m.asformat(form)
@@ -113,7 +115,8 @@ class Draw:
                 kind = self.one_of(*DTYPES) if array.dtype.kind in "fiub" else object
                 return array.astype(kind)
         if change == "value" and array.size and array.dtype.kind in "fiu":
-            values = (np.nan, np.inf, -np.inf, -3.5, 0.0, 3e38, 1e-45) if array.dtype.kind == "f" else (-1, 0, UNITS, 2**31 - 1, -2**31, 127)
+            values = (np.nan, np.inf, -np.inf, -3.5, 0.0, 3e38, 1e-45) if array.dtype.kind == "f" else (-1, 0, UNITS, 2**31 - 1, -2**31,
+                                                                                                        127)
             return with_value(array, self.up_to(array.size - 1), self.one_of(*values))
         if change == "length":
             return self.one_of(array[:-1], array[:0], np.concatenate([array, array[:1]]))
@@ -134,16 +137,20 @@ class Draw:
 
     def value(self):
         """Something else."""
-        return self.one_of(None, 0, 1, -1, 3, 2**31, 2**63, 2**70, 0.5, float("nan"), float("inf"), "", "auto", "Output", "Hidden", "ndcg@5", "unit1", "\0", "ü" * 5000, True, [], [1, 2],
-                           [[1], [2]], ["a"], {}, {"a": 1}, b"x", np.int64(3), np.float32(2), np.array([1, 2]), np.array(["a"]), np.zeros((2, 0)), np.zeros((0, 3), np.float32),
-                           np.array(5), (1, 2), {1, 2}, object(), range(3), lambda: 1, types.SimpleNamespace(matrix=3), int, iter([1]), -0.0, 10**400, "1e999")
+        return self.one_of(None, 0, 1, -1, 3, 2**31, 2**63, 2**70, 0.5, float("nan"), float("inf"), "", "auto", "Output", "Hidden",
+                           "ndcg@5", "unit1", "\0", "ü" * 5000, True, [], [1, 2],
+                           [[1], [2]], ["a"], {}, {"a": 1}, b"x", np.int64(3), np.float32(2), np.array([1, 2]), np.array(["a"]),
+                           np.zeros((2, 0)), np.zeros((0, 3), np.float32),
+                           np.array(5), (1, 2), {1, 2}, object(), range(3), lambda: 1, types.SimpleNamespace(matrix=3), int, iter([1]),
+                           -0.0, 10**400, "1e999")
 
     def or_spoilt(self, *right):
         return self.value() if self.some(self.spoilt) else self.one_of(*right)
 
     def units(self):
         """As arguments name units."""
-        return self.or_spoilt(0, 7, [1, 2, 29], [3, 3, 3], np.array([4, 5]), np.arange(UNITS), np.arange(UNITS) % 2 == 0, ["unit1", "unit7"], "unit3", range(5), [UNITS], [-1], [2.0],
+        return self.or_spoilt(0, 7, [1, 2, 29], [3, 3, 3], np.array([4, 5]), np.arange(UNITS), np.arange(UNITS) % 2 == 0,
+                              ["unit1", "unit7"], "unit3", range(5), [UNITS], [-1], [2.0],
                               np.array([1, 2], ">i8"), np.array([2**40]), np.zeros(3, bool), [])
 
     def settings(self, network=True):
@@ -154,21 +161,26 @@ class Draw:
             given["recipe"] = self.or_spoilt("softmax", "sigmoid")
         for _ in range(self.one_of(0, 0, 0, 1, 1, 2)):
             row = self.random.choice(_core.settings_table())
-            if row["name"] in ("force", "checkpoint_name", "epochs", "last_epoch", "validation_input", "validation_output", "checkpoint_minutes", "checkpoint_epochs"):
+            if row["name"] in ("force", "checkpoint_name", "epochs", "last_epoch", "validation_input", "validation_output",
+                               "checkpoint_minutes", "checkpoint_epochs"):
                 continue
-            right = row["words"] or {"early_stop": ["loss", "ndcg@5"], "keep_best": ["loss", "recall@3"], "metrics_at": [[1, 5], "3"], "refit": [True],
+            right = row["words"] or {"early_stop": ["loss", "ndcg@5"], "keep_best": ["loss", "recall@3"], "metrics_at": [[1, 5], "3"],
+                                     "refit": [True],
                                      "validation_split": [0.2]}.get(row["name"], [1, 2] if row["kind"] == "int" else [0.1, 0.5])
             given[row["name"] + "_" * (row["name"] == "lambda")] = self.value() if self.some(self.spoilt / 2) else self.one_of(*right)
         return given
 
     def descriptor(self, known="auto", wanted="auto"):
         """Of these data sets."""
-        layers = [{"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": known, **self.one_of({}, {}, {"Normalize": "L2"}, {"pDropout": 0.3})}]
+        layers = [{"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": known,
+                   **self.one_of({}, {}, {"Normalize": "L2"}, {"pDropout": 0.3})}]
         for number in range(self.one_of(0, 1, 1, 2, 3)):
-            layers.append({"Name": f"H{number}" if number else "Hidden", "N": self.one_of(1, 5, 17), "Activation": self.one_of("Tanh", "Relu", "Sigmoid", "ELU", "GELU", "Swish", "SoftMax"),
+            layers.append({"Name": f"H{number}" if number else "Hidden", "N": self.one_of(1, 5, 17),
+                           "Activation": self.one_of("Tanh", "Relu", "Sigmoid", "ELU", "GELU", "Swish", "SoftMax"),
                            **self.one_of({}, {}, {"BatchNormalization": True}, {"pDropout": 0.5}, {"WeightNorm": 1.0})})
         layers.append({"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": wanted})
-        layers[-1]["Activation"], error = self.one_of(("Sigmoid", "ScaledMarginalCrossEntropy"), ("Sigmoid", "CrossEntropy"), ("SoftMax", "CrossEntropy"), ("Linear", "L2"), ("Tanh", "L1"),
+        layers[-1]["Activation"], error = self.one_of(("Sigmoid", "ScaledMarginalCrossEntropy"), ("Sigmoid", "CrossEntropy"),
+                                                      ("SoftMax", "CrossEntropy"), ("Linear", "L2"), ("Tanh", "L1"),
                                                       ("Linear", self.one_of("Hinge", "L2Hinge", "ScaledMarginalCrossEntropy")))
         made = {"Name": "drawn", "ErrorFunction": error, "Layers": layers}
         if self.some(self.spoilt):
@@ -205,3 +217,25 @@ def of_parts(shape, data, indices, indptr):
     made = sp.csr_matrix(shape, dtype=np.float32)
     made.data, made.indices, made.indptr = data, indices, indptr
     return made
+
+
+def raising(error):
+    def call(*_):
+        raise error
+    return call
+
+
+class Wary(norn.Callback):
+    """Is told of everything, and does something of it."""
+
+    step_seconds = 0.0
+
+    def __init__(self, kind, act, rate=None):
+        self.kind, self.act, self.new_rate = kind, act, rate
+
+    def __call__(self, env):
+        if env.kind == self.kind:
+            self.act(env)
+
+    def rate(self, epoch, rate):
+        return rate if self.new_rate is None else self.new_rate

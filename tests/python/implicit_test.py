@@ -60,7 +60,8 @@ def test_one_user_and_several(draw):
 def test_its_words_are_ours(draw):
     baskets = Baskets(draw)
     factors, seed = int(draw.integers(2, 9)), int(draw.integers(1000))
-    theirs = Autoencoder(factors, iterations=2, num_threads=1, random_state=seed, use_gpu=False, dtype=np.float32, calculate_training_loss=True, regularization=0)
+    theirs = Autoencoder(factors, iterations=2, num_threads=1, random_state=seed, use_gpu=False, dtype=np.float32,
+                         calculate_training_loss=True, regularization=0)
     ours = Autoencoder(hidden=factors, epochs=2, threads=1, seed=seed, device="cpu", lambda_=0)
     assert theirs.get_params() == ours.get_params()
     one, other = (model.fit(baskets.matrix, show_progress=False).recommend(3, baskets.matrix[3]) for model in (theirs, ours))

@@ -36,7 +36,8 @@ def use(python, package, folder, **environment):
     assert said.returncode == 0, said.stderr
     assert pathlib.Path(said.stdout.strip()).parent == package
     for program in ("trainer", "importer", "predictor", "evaluator"):
-        shown = subprocess.run([package / "bin" / program, "--version"], env=without_this_build(), capture_output=True, text=True, check=True)
+        shown = subprocess.run([package / "bin" / program, "--version"], env=without_this_build(), capture_output=True, text=True,
+                               check=True)
         assert "Norn" in shown.stdout
     linked = subprocess.run(["ldd", package / "bin/trainer"], capture_output=True, text=True, check=True).stdout
     found = next(line.split("=>")[1].split()[0] for line in linked.splitlines() if "libnorn" in line)
@@ -44,7 +45,8 @@ def use(python, package, folder, **environment):
     assert (package / "py.typed").exists() and "class Model" in (package / "_core.pyi").read_text()
     (folder / "asked.txt").write_text("one\tunit3:unit4\n")
     (folder / "units.txt").write_text("".join(f"unit{u}\t{u}\n" for u in range(30)))
-    exact = subprocess.run([package / "bin/predictor", "-n", "films.nc", "-r", "asked.txt", "-i", "units.txt", "-s", "-", "-k", "3", "--device", "cpu"], cwd=folder,
+    exact = subprocess.run([package / "bin/predictor", "-n", "films.nc", "-r", "asked.txt", "-i", "units.txt", "-s", "-", "-k", "3",
+                            "--device", "cpu"], cwd=folder,
                            env=without_this_build(), capture_output=True, text=True)
     assert exact.returncode == 0 and exact.stdout.startswith("one\t"), exact.stderr
 
@@ -63,7 +65,8 @@ def test_the_component_is_a_package_that_can_be_moved(programs, source, tmp_path
     build = programs.parent
     if not (build / "CMakeCache.txt").exists():
         pytest.skip("the programs are not those of a build folder")
-    subprocess.run(["cmake", "--install", build, "--component", "python", "--prefix", tmp_path / "first/norn"], check=True, capture_output=True)
+    subprocess.run(["cmake", "--install", build, "--component", "python", "--prefix", tmp_path / "first/norn"], check=True,
+                   capture_output=True)
     shutil.copytree(source / "python/norn", tmp_path / "first/norn", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     require_pages(tmp_path / "first/norn/share")
     (tmp_path / "first").rename(tmp_path / "second")
@@ -72,7 +75,8 @@ def test_the_component_is_a_package_that_can_be_moved(programs, source, tmp_path
 
 def copy_of(source, folder):
     """What a clone holds: neither build folders nor what they made."""
-    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=source, capture_output=True, text=True)
+    listed = subprocess.run(["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=source, capture_output=True,
+                            text=True)
     if listed.returncode != 0:
         pytest.skip(f"not a checkout of git: {listed.stderr.strip()}")
     for name in filter(None, listed.stdout.split("\0")):
@@ -90,20 +94,23 @@ def compiled_before(source):
     return settings, ["--config-settings=build-dir=build/pip", "--config-settings=cmake.define.NORN_WARNINGS_AS_ERRORS=ON"]
 
 
-@pytest.mark.skipif(not os.environ.get("NORN_TEST_PIP"), reason="NORN_TEST_PIP=1 compiles the engine with pip: minutes, or one with a filled ccache")
+@pytest.mark.skipif(not os.environ.get("NORN_TEST_PIP"),
+                    reason="NORN_TEST_PIP=1 compiles the engine with pip: minutes, or one with a filled ccache")
 def test_pip_installs_it_into_an_empty_environment_and_the_readme_runs(source, tmp_path):
     """Nothing but pip is there before: what building needs comes into the folder that pip makes for it."""
     clone, venv = tmp_path / "norn", tmp_path / "venv"
     copy_of(source, clone)
     subprocess.run(["/usr/bin/python3", "-m", "venv", venv], check=True)
     settings, options = compiled_before(clone)
-    done = subprocess.run([venv / "bin/pip", "install", "--disable-pip-version-check", *options, "."], cwd=clone, capture_output=True, text=True,
+    done = subprocess.run([venv / "bin/pip", "install", "--disable-pip-version-check", *options, "."], cwd=clone, capture_output=True,
+                          text=True,
                           env=without_this_build() | settings)
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
     require_pages(venv / "share")
     use(venv / "bin/python", next(venv.glob("lib/python3*/site-packages/norn")), tmp_path)
     blocks = re.findall(r"^```python\n(.*?)^```$", (clone / "README.md").read_text(), re.M | re.S)
-    shown = subprocess.run([venv / "bin/python", "-B", "-c", "".join(blocks)], cwd=clone, env=without_this_build(), capture_output=True, text=True)
+    shown = subprocess.run([venv / "bin/python", "-B", "-c", "".join(blocks)], cwd=clone, env=without_this_build(), capture_output=True,
+                           text=True)
     assert shown.returncode == 0 and "ndcg" in shown.stdout, shown.stderr
     doctor = subprocess.run([venv / "bin/norn", "doctor"], env=without_this_build(), capture_output=True, text=True)
     assert doctor.returncode == 0, doctor.stdout + doctor.stderr

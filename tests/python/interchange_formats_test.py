@@ -110,7 +110,8 @@ def test_arrays_that_do_not_fit_are_all_named(draw):
         '`names`: there is no "nobody"',
         '"conv" (weight [2, 2, 3, 3]) is neither a linear layer nor a batch normalisation of the network; say with `names` what it is, or '
         'leave it out',
-        'it has 3 matrices of weights with other names (0, 4, 7) for 2 of the network (In.weight, Out.weight)'.replace(".weight", "").replace(
+        'it has 3 matrices of weights with other names (0, 4, 7) for 2 of the network (In.weight, Out.weight)'.replace(".weight",
+                                                                                                                       "").replace(
             "In, Out", "Hidden, Out")]
     del arrays["7.weight"], arrays["conv.weight"], arrays["words"]
     arrays["4.weight"] = arrays["4.weight"][:, :5]
@@ -264,7 +265,8 @@ def test_a_training_of_caffe_ends_in_its_loss(draw, tmp_path):
 
 
 def test_opencv_computes_what_was_read_of_caffe(draw, tmp_path):
-    cv2 = pytest.importorskip("cv2", reason="OpenCV, a second reader of Caffe's files, is not installed: build/venv/bin/pip install opencv-python-headless")
+    cv2 = pytest.importorskip("cv2", reason="OpenCV, a second reader of Caffe's files, is not installed: build/venv/bin/pip install "
+                                            "opencv-python-headless")
     if not hasattr(cv2.dnn, "readNetFromCaffe"):
         pytest.skip("this OpenCV reads no files of Caffe")
     net = caffe_network(draw, inputs=1)
@@ -283,9 +285,11 @@ def test_layers_of_caffe_that_there_are_not_are_named(draw, tmp_path):
     prototxt, caffemodel = caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel")
     text = prototxt.read_text()
     first = net.layers[0]["Name"]
-    prototxt.write_text(text + f'\nlayer {{ name: "conv1" type: "Convolution" bottom: "{first}" top: "conv1" convolution_param {{ num_output: 3 }} }}'
+    prototxt.write_text(text + f'\nlayer {{ name: "conv1" type: "Convolution" bottom: "{first}" top: "conv1" '
+                        'convolution_param { num_output: 3 } }'
                         + f'\nlayer {{ name: "lrn" type: "LRN" bottom: "{first}" top: "lrn" }}'
-                        + f'\nlayer {{ name: "fc9" type: "InnerProduct" bottom: "{first}" top: "fc9" inner_product_param {{ num_output: 3 }} }}'
+                        + f'\nlayer {{ name: "fc9" type: "InnerProduct" bottom: "{first}" top: "fc9" '
+                        'inner_product_param { num_output: 3 } }'
                         + f'\nlayer {{ name: "power" type: "Power" bottom: "{first}" top: "power" }}')
     with pytest.raises(norn.DataError) as raised:
         norn.import_caffe(prototxt, caffemodel)

@@ -75,7 +75,8 @@ def test_activations_are_those_of_the_engine(source):
 
 @pytest.mark.parametrize("words", ["any"] * 4 + list(FORMULAS))
 def test_random_networks_score_as_the_engine_and_the_formulas(draw, words, tmp_path):
-    net = RandomNetwork(draw, outputs=int(draw.integers(1, 3)), dense=draw.random() < 0.5, words=tuple(FORMULAS) if words == "any" else (words,))
+    net = RandomNetwork(draw, outputs=int(draw.integers(1, 3)), dense=draw.random() < 0.5,
+                        words=tuple(FORMULAS) if words == "any" else (words,))
     network = network_of(parts_of(net), "draw")
     export_onnx(network, tmp_path / "net.onnx")
     onnx.checker.check_model(str(tmp_path / "net.onnx"), full_check=True)
@@ -167,7 +168,8 @@ def small(units=5, **keys):
 
 def test_what_a_graph_cannot_be_is_refused(tmp_path):
     with pytest.raises(norn.UsageError, match=r"`top_k`: which units are seen is not clear: output \"Out\" has 3 units, and sparse inputs "
-                                              r"with the same ones are: none; name one with `seen`, or leave nothing out with `seen=False`"):
+                                              r"with the same ones are: none; name one with `seen`, or leave nothing "
+                                              r"out with `seen=False`"):
         export_onnx(small(), tmp_path / "a.onnx", top_k=True)
     export_onnx(small(), tmp_path / "a.onnx", top_k=True, seen=False)
     with pytest.raises(norn.UsageError, match="the model has no Output layer \"Best\". It has: Out"):
@@ -239,7 +241,8 @@ def test_a_graph_as_pytorch_exports_it_is_read(draw, tmp_path):
     z3 = g.node("Gemm", y2, g.array("w3", f(8, 8)), alpha=0.5)
     z3 = g.node("Add", g.node("Sub", z3, g.array("b3", f(8))), y2)
     # Without epsilon it is 1e-5, which variances of that size tell.
-    z3 = g.node("BatchNormalization", z3, *[g.array(f"bn3.{i}", abs(f(8)) + 0.1) for i in range(3)], g.array("bn3.3", np.full(8, 2e-5, np.float32)))
+    z3 = g.node("BatchNormalization", z3, *[g.array(f"bn3.{i}", abs(f(8)) + 0.1) for i in range(3)],
+                g.array("bn3.3", np.full(8, 2e-5, np.float32)))
     y3 = g.node("PRelu", z3, g.array("slope", np.float32([0.2])))
     joined = g.node("Concat", y2, y3, axis=1)
     z4 = g.node("Gemm", joined, g.array("w4", f(5, 16)), g.array("b4", f(5)), transB=1, beta=2.0)
@@ -249,7 +252,8 @@ def test_a_graph_as_pytorch_exports_it_is_read(draw, tmp_path):
     name = onnx.load(tmp_path / "g.onnx").graph.output[0].name
     read = import_onnx.parts(tmp_path / "g.onnx", outputs=[name], data="films")
     assert read.descriptor["ErrorFunction"] == "CrossEntropy"
-    assert [layer.get("DataSet") for layer in read.descriptor["Layers"]][::len(read.descriptor["Layers"]) - 1] == ["films_input", "films_output"]
+    assert [layer.get("DataSet") for layer in read.descriptor["Layers"]][::len(read.descriptor["Layers"]) - 1] == ["films_input",
+                                                                                                                   "films_output"]
     image = f(7, 3, 4)
     expected = session_of(tmp_path / "g.onnx").run([name], {"image": image})
     assert_computes(read, {"image": [dict(enumerate(row)) for row in image.reshape(7, 12).tolist()]}, expected, 2e-5)

@@ -47,7 +47,8 @@ def test_they_are_those_of_evaluator(parts, programs, tmp_path):
     model = models(known, 1)[0]
     model.save(tmp_path / "m.nc")
     norn.Dataset(known, targets=held).to_netcdf(tmp_path / "d.nc")
-    subprocess.run([programs / "evaluator", "-n", tmp_path / "m.nc", "-i", tmp_path / "d.nc", "-k", "7", "--per-example", tmp_path / "t.tsv", "-q"],
+    subprocess.run([programs / "evaluator", "-n", tmp_path / "m.nc", "-i", tmp_path / "d.nc", "-k", "7", "--per-example",
+                    tmp_path / "t.tsv", "-q"],
                    check=True, capture_output=True)
     ours = model.evaluate(known, held, k=7, per_example=True).per_example
     rows = list(csv.DictReader((tmp_path / "t.tsv").open(), delimiter="\t"))
@@ -102,7 +103,8 @@ def test_what_there_is_no_interval_of(parts, trained):
     with pytest.raises(norn.UsageError, match="`metric` 'coverage@5'"):
         whole.interval("coverage@5")
     for users in (known.shape[0] - 1, known.shape[0]):
-        fewer = other.evaluate(known[:users], sp.csr_matrix(np.eye(known.shape[1], dtype=np.float32)[np.zeros(users, int)]), k=5, per_example=True, keep_seen=True)
+        fewer = other.evaluate(known[:users], sp.csr_matrix(np.eye(known.shape[1], dtype=np.float32)[np.zeros(users, int)]), k=5,
+                               per_example=True, keep_seen=True)
         with pytest.raises(norn.UsageError, match="`other`: is of other users"):
             whole.difference(fewer, "ndcg@5")
     for level in (0, 1, -1, 95, True, "0.9"):

@@ -38,7 +38,8 @@ def test_a_unit_twice_in_a_basket_counts_once(baskets, draw):
 def test_a_row_of_a_matrix_is_no_basket(baskets, trained):
     row = np.zeros(baskets.units, int)
     row[[0, 1]] = 1
-    with pytest.raises(norn.UsageError, match=rf"`user_items`: {baskets.units} numbers, as many as there are units, each 0 or 1.*row\[None\]"):
+    with pytest.raises(norn.UsageError,
+                       match=rf"`user_items`: {baskets.units} numbers, as many as there are units, each 0 or 1.*row\[None\]"):
         trained.recommend(row)
     ids, _ = trained.recommend(row[None], N=4)
     assert ids[0].tolist() == [unit for unit, _ in trained.recommend([0, 1], N=4)]
@@ -84,7 +85,8 @@ def test_a_matrix_of_another_width_is_refused_with_what_is_wrong(baskets, traine
     square = sp.csr_matrix((baskets.units, baskets.units + 9), dtype=np.float32)
     for model in (labelled, trained):
         for ask in (model.recommend, model.transform, model.partial_fit, lambda data: model.evaluate(data, data)):
-            with pytest.raises(norn.DataError, match=f"has {baskets.units + 9} columns, the model has {baskets.units} units .*is it transposed"):
+            with pytest.raises(norn.DataError,
+                               match=f"has {baskets.units + 9} columns, the model has {baskets.units} units .*is it transposed"):
                 ask(square)
             with pytest.raises(norn.DataError, match=f"has {baskets.units + 2} columns.*a column for each unit"):
                 ask(sp.csr_matrix((3, baskets.units + 2), dtype=np.float32))
@@ -94,7 +96,8 @@ def test_a_matrix_of_another_width_is_refused_with_what_is_wrong(baskets, traine
 
 
 def test_a_dense_input_of_another_width_is_refused(baskets):
-    layers = [{"Name": "Input", "Kind": "Input", "DataSet": "known", "N": "auto", "Sparse": True}, {"Name": "Ages", "Kind": "Input", "DataSet": "ages", "N": "auto"},
+    layers = [{"Name": "Input", "Kind": "Input", "DataSet": "known", "N": "auto", "Sparse": True},
+              {"Name": "Ages", "Kind": "Input", "DataSet": "ages", "N": "auto"},
               {"Name": "Hidden", "Kind": "Hidden", "N": 4, "Activation": "Tanh", "Source": ["Input", "Ages"]},
               {"Name": "Output", "Kind": "Output", "DataSet": "wanted", "N": "auto", "Activation": "Sigmoid", "Sparse": True}]
     ages = np.ones((baskets.matrix.shape[0], 5), np.float32)
@@ -117,7 +120,8 @@ def test_names_of_other_libraries_hint_at_settings():
     assert str(raised.value).count("There are:") == 1 and len(lines) == 6
 
 
-@pytest.mark.parametrize("word, told", (("alpha", "confidence"), ("regularization", "lambda_"), ("sample_weight", "weights="), ("verbose", "norn.progress()")))
+@pytest.mark.parametrize("word, told", (("alpha", "confidence"), ("regularization", "lambda_"), ("sample_weight", "weights="),
+                                        ("verbose", "norn.progress()")))
 def test_words_that_mean_something_else_elsewhere_are_explained(word, told):
     with pytest.raises(norn.UsageError) as raised:
         norn.Recommender(**{word: 1})

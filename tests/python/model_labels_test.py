@@ -15,7 +15,8 @@ FILMS = ["10", "1", "7", "0", "film"]
 
 @pytest.fixture
 def model():
-    return norn.Recommender(hidden=4, epochs=1, device="cpu", threads=1).fit(norn.Dataset(sp.csr_matrix(np.tri(5, dtype=np.float32)), feature_labels=FILMS))
+    return norn.Recommender(hidden=4, epochs=1, device="cpu",
+                            threads=1).fit(norn.Dataset(sp.csr_matrix(np.tri(5, dtype=np.float32)), feature_labels=FILMS))
 
 
 def test_labels_are_a_sequence_as_a_list_is(model):
@@ -43,7 +44,8 @@ def test_labels_make_a_series_and_another_models_labels(model):
 
     assert pandas.Series(model.labels).tolist() == FILMS and pandas.Index(model.labels).tolist() == FILMS
     assert pandas.DataFrame({"film": model.labels})["film"].tolist() == FILMS
-    again = norn.Recommender(hidden=4, epochs=1, device="cpu", threads=1).fit(norn.Dataset(sp.csr_matrix(np.eye(5)), feature_labels=model.labels))
+    again = norn.Recommender(hidden=4, epochs=1, device="cpu",
+                             threads=1).fit(norn.Dataset(sp.csr_matrix(np.eye(5)), feature_labels=model.labels))
     assert again.labels == model.labels
 
 
@@ -56,7 +58,8 @@ def test_integers_are_units_and_what_could_be_a_label_is_said(model, ask, caplog
         assert not caplog.records
     for _ in range(2):
         ask(model, 0)
-    assert [record.getMessage().partition(": ")[2] for record in caplog.records] == ['0 is taken as the unit number, the unit "10"; the label is "0", as text']
+    assert [record.getMessage().partition(": ")[2]
+            for record in caplog.records] == ['0 is taken as the unit number, the unit "10"; the label is "0", as text']
     with pytest.raises(norn.UsageError, match="unit 10 is out of range, expected 0 to 4; did you mean the label '10'"):
         ask(model, 10)
     with pytest.raises(norn.UsageError, match="unit 11 is out of range, expected 0 to 4$"):

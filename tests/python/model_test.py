@@ -40,7 +40,8 @@ def test_matrices_wider_than_int32(draw):
     assert wide.indices.dtype == np.int64
     made = _arrays.memory_set("data_input", wide, "m")
     assert made.width == 2**32 - 1
-    network = {"Layers": [{"Name": "In", "Kind": "Input", "DataSet": "data_input", "N": "auto"}, {"Name": "Out", "Kind": "Output", "DataSet": "y", "N": "auto"}]}
+    network = {"Layers": [{"Name": "In", "Kind": "Input", "DataSet": "data_input", "N": "auto"},
+                          {"Name": "Out", "Kind": "Output", "DataSet": "y", "N": "auto"}]}
     plan = norn.Network.from_json(network).plan({"data_input": wide, "y": np.zeros((2, 3), np.float32)}, device="cpu", batch=1)
     assert plan["weights"] == 3 * 2**32 and plan["memory_bytes"] > 4 * plan["weights"] and plan["available_bytes"] > 0
     assert plan["fits"] == (plan["memory_bytes"] <= plan["available_bytes"])
@@ -97,7 +98,8 @@ def test_copies_have_the_same_bytes(trained, baskets, tmp_path):
     joblib.dump(trained, file)
     file.seek(0)
     copies = {"pickle": pickle.loads(pickle.dumps(trained)), "deepcopy": copy.deepcopy(trained), "joblib": joblib.load(file),
-              "load": norn.load(tmp_path / "one.nc", device="cpu", threads=1), "clone of the settings": sklearn.base.clone(trained).fit(baskets.matrix)}
+              "load": norn.load(tmp_path / "one.nc", device="cpu", threads=1),
+              "clone of the settings": sklearn.base.clone(trained).fit(baskets.matrix)}
     for name, made in copies.items():
         made.save(tmp_path / "two.nc")
         assert (tmp_path / "one.nc").read_bytes() == (tmp_path / "two.nc").read_bytes(), name
@@ -157,7 +159,8 @@ def test_callbacks_are_called_here_in_order(draw):
             assert threading.get_ident() == thread
             kinds.append(env.kind)
             if env.kind == "validation":
-                assert env.history[-1]["epoch"] == env.epoch == env.report["epoch"] and env.metrics["recall@10"] == env.history[-1]["recall@10"]
+                assert env.history[-1]["epoch"] == env.epoch == env.report["epoch"]
+                assert env.metrics["recall@10"] == env.history[-1]["recall@10"]
 
     told = []
     model = norn.Recommender(epochs=3, batch=30, metrics_at=10, device="cpu", threads=2).fit(
@@ -193,7 +196,8 @@ def test_what_a_callback_raises_is_raised_and_the_model_is_usable(baskets):
     model.fit(baskets.matrix, resume=True)
     again = norn.Recommender(epochs=5, batch=20, device="cpu", threads=1).fit(baskets.matrix)
     assert same(model.recommend(baskets.matrix), again.recommend(baskets.matrix))
-    for rates, wrong in (((lambda epoch, rate: "fast"), TypeError), ((lambda epoch, rate: -1.0), norn.UsageError), ((lambda epoch: 1.0), TypeError)):
+    for rates, wrong in (((lambda epoch, rate: "fast"), TypeError), ((lambda epoch, rate: -1.0), norn.UsageError),
+                         ((lambda epoch: 1.0), TypeError)):
         with pytest.raises(wrong):
             model.fit(baskets.matrix, callbacks=[norn.reset_rate(rates)])
     with pytest.raises(norn.UsageError, match="callbacks"):
@@ -205,9 +209,11 @@ def test_what_a_callback_raises_is_raised_and_the_model_is_usable(baskets):
 
 def test_one_callback_needs_no_list_and_what_it_keeps_stays(baskets):
     kept = []
-    model = norn.Recommender(epochs=3, batch=20, metrics_at=[5], device="cpu", threads=1).fit(baskets.matrix, validation=0.2, callbacks=kept.append)
+    model = norn.Recommender(epochs=3, batch=20, metrics_at=[5], device="cpu", threads=1).fit(baskets.matrix, validation=0.2,
+                                                                                              callbacks=kept.append)
     model.partial_fit(baskets.matrix, callbacks=kept.append).partial_fit(baskets.matrix, callbacks=None)
-    assert [(env.kind, env.epoch) for env in kept] == [(kind, epoch) for epoch in (1, 2, 3) for kind in ("epoch", "validation")] + [("epoch", 4)]
+    assert [(env.kind, env.epoch) for env in kept] == [(kind, epoch) for epoch in (1, 2, 3)
+                                                       for kind in ("epoch", "validation")] + [("epoch", 4)]
     assert [env.cost for env in kept if env.kind == "epoch"] == [epoch["cost"] for epoch in model.history[:4]]
     sets = {"data_input": baskets.matrix, "data_output": baskets.matrix}
     norn.train({"Recipe": "sigmoid"}, sets, epochs=1, device="cpu", callbacks=kept.append)

@@ -59,8 +59,10 @@ def test_no_module_imports_itself_by_way_of_others():
 
 
 @pytest.mark.parametrize("imports, ring", [
-    ({"a": "from . import b", "b": "def f():\n    from .a import x"}, True), ({"a": "import one.b", "b": "from one import c", "c": "from .a import x"}, True),
-    ({"a": "from .part import b", "part/__init__": "", "part/b": "from ..a import x"}, True), ({"a": "from .b import x", "b": "from .a import *"}, True),
+    ({"a": "from . import b", "b": "def f():\n    from .a import x"}, True),
+    ({"a": "import one.b", "b": "from one import c", "c": "from .a import x"}, True),
+    ({"a": "from .part import b", "part/__init__": "", "part/b": "from ..a import x"}, True),
+    ({"a": "from .b import x", "b": "from .a import *"}, True),
     ({"a": "from .b import x", "b": "if TYPE_CHECKING:\n    from .a import x"}, False), ({"a": "from .b import x", "b": "import a"}, False),
     ({"a": "from .part import x", "part/__init__": "from .c import x", "part/c": "from . import a"}, True),
 ])

@@ -101,15 +101,18 @@ def test_words_that_are_arrays(model, wrong, tmp_path):
     data = norn.Dataset(MATRIX)
     table = {"u": [1, 2], "i": ["a", "b"]}
     (tmp_path / "t.csv").write_text("u,i\n1,a\n")
-    for name, call in (("of", lambda: model.similar_items(1, of=wrong)), ("split_by", lambda: data.split("ratio:0.8/0.2", by=wrong)), ("name", lambda: data.to_netcdf(tmp_path / "x.nc", name=wrong)),
-                       ("duplicates", lambda: norn.Dataset.from_table(table, duplicates=wrong)), ("empty_rows", lambda: norn.Dataset.from_table(table, empty_rows=wrong)),
+    for name, call in (("of", lambda: model.similar_items(1, of=wrong)), ("split_by", lambda: data.split("ratio:0.8/0.2", by=wrong)),
+                       ("name", lambda: data.to_netcdf(tmp_path / "x.nc", name=wrong)),
+                       ("duplicates", lambda: norn.Dataset.from_table(table, duplicates=wrong)),
+                       ("empty_rows", lambda: norn.Dataset.from_table(table, empty_rows=wrong)),
                        ("header", lambda: norn.Dataset.from_table(tmp_path / "t.csv", "u", "i", header=wrong))):
         with pytest.raises(norn.UsageError, match=f"`{name}`"):
             call()
 
 
 def test_switches_that_are_arrays(model):
-    for name, call in (("filter_already_liked_items", lambda wrong: model.recommend(MATRIX, filter_already_liked_items=wrong)), ("keep_seen", lambda wrong: model.evaluate(MATRIX, MATRIX, keep_seen=wrong))):
+    for name, call in (("filter_already_liked_items", lambda wrong: model.recommend(MATRIX, filter_already_liked_items=wrong)),
+                       ("keep_seen", lambda wrong: model.evaluate(MATRIX, MATRIX, keep_seen=wrong))):
         with pytest.raises(norn.UsageError, match=f"`{name}`: expected True or False, not ndarray"):
             call(np.array([True, False]))
         call(np.bool_(True))

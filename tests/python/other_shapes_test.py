@@ -24,7 +24,8 @@ def test_dense_arrays_are_what_is_not_zero_in_them(baskets, more):
 
 
 def test_dense_networks_still_read_dense_arrays(baskets):
-    layers = [{"Name": "Input", "Kind": "Input", "DataSet": "a", "N": "auto"}, {"Name": "Hidden", "Kind": "Hidden", "N": 4, "Activation": "Tanh"},
+    layers = [{"Name": "Input", "Kind": "Input", "DataSet": "a", "N": "auto"},
+              {"Name": "Hidden", "Kind": "Hidden", "N": 4, "Activation": "Tanh"},
               {"Name": "Output", "Kind": "Output", "DataSet": "b", "N": "auto", "Activation": "Sigmoid"}]
     model = norn.Recommender(network={"Layers": layers, "ErrorFunction": "CrossEntropy"}, epochs=1, device="cpu", threads=1)
     model.fit(baskets.matrix.toarray())
@@ -42,14 +43,16 @@ def test_factors_and_pairs_may_be_arrays(baskets, trained, draw):
     one = trained.recommend(baskets.matrix, score_factors=factors[0], **free)
     assert same(one, trained.recommend(baskets.matrix, score_factors=np.tile(factors[0], (len(factors), 1)), **free))
     assert trained.recommend([1, 2], score_factors=factors[0]) == trained.recommend([1, 2], score_factors=factors[:1])
-    assert same(trained.recommend(baskets.matrix, filter_pairs=factors), trained.recommend(baskets.matrix, filter_pairs=sp.csr_matrix(factors)))
+    assert same(trained.recommend(baskets.matrix, filter_pairs=factors),
+                trained.recommend(baskets.matrix, filter_pairs=sp.csr_matrix(factors)))
 
 
 def test_masks_and_columns_of_tables_are_units(baskets, trained):
     mask = np.arange(baskets.units) % 3 == 0
     for given in (mask, pd.Series(mask), pl.Series(mask), pd.Series(np.flatnonzero(mask), index=np.flatnonzero(mask) + 7)):
         for argument in ("items", "filter_items"):
-            assert same(trained.recommend(baskets.matrix, **{argument: given}), trained.recommend(baskets.matrix, **{argument: np.flatnonzero(mask)}))
+            assert same(trained.recommend(baskets.matrix, **{argument: given}),
+                        trained.recommend(baskets.matrix, **{argument: np.flatnonzero(mask)}))
     labelled = norn.Recommender(epochs=1, device="cpu", threads=1).fit(baskets.dataset)
     words = ["unit2", "unit5"]
     for given in (pd.Series(words, index=[5, 9]), pl.Series(words), pd.Index(words), np.array(words), pd.Series([2, 5])):
@@ -80,8 +83,10 @@ def test_pairs_that_are_there_twice_add_up(trained, baskets, draw):
         return norn.Recommender(hidden=4, epochs=1, batch=16, device="cpu", threads=1).fit(*data)
     given = baskets.matrix[np.arange(rows) % baskets.matrix.shape[0]]
     calls = {"fit": lambda m: fitted(m).transform(given), "targets": lambda m: fitted(given, m).transform(given),
-             "evaluate": lambda m: np.array([*trained.evaluate(m, m, k=[3], keep_seen=True).values()]), "recommend": lambda m: trained.recommend(m, N=3)[1],
-             "filter_pairs": lambda m: trained.recommend(given, N=3, filter_pairs=m)[1], "score_factors": lambda m: trained.recommend(given, N=3, score_factors=m)[1]}
+             "evaluate": lambda m: np.array([*trained.evaluate(m, m, k=[3], keep_seen=True).values()]),
+             "recommend": lambda m: trained.recommend(m, N=3)[1],
+             "filter_pairs": lambda m: trained.recommend(given, N=3, filter_pairs=m)[1],
+             "score_factors": lambda m: trained.recommend(given, N=3, score_factors=m)[1]}
     for name, call in calls.items():
         assert np.array_equal(call(matrix), call(summed), equal_nan=True), name
     data = norn.Dataset(matrix)

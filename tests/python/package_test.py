@@ -18,7 +18,8 @@ def test_version_is_that_of_the_programs(programs):
 def test_importing_loads_nothing_else():
     """Neither NumPy nor the engine; they are loaded when they are needed."""
     code = "import sys; import norn; print(sorted(m for m in sys.modules if m.split('.')[0] in ('numpy', 'scipy', 'norn')))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "['norn', 'norn._lazy', 'norn._processor']\n"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          check=True).stdout == "['norn', 'norn._lazy', 'norn._processor']\n"
 
 
 def test_every_name_is_there():
@@ -29,14 +30,16 @@ def test_every_name_is_there():
 
 def test_modules_are_there_without_an_import_of_their_own():
     code = ("import norn; assert {'implicit', 'spark', 'errors'} <= set(dir(norn)); print(norn.implicit.Autoencoder.__name__,"
-            " norn.errors.DataError is norn.DataError, norn.callbacks.Callback is norn.Callback, norn.spark.transform.__name__, hasattr(norn, 'nothing'))")
+            " norn.errors.DataError is norn.DataError, norn.callbacks.Callback is norn.Callback, norn.spark.transform.__name__, "
+            "hasattr(norn, 'nothing'))")
     told = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout
     assert told.split() == ["Autoencoder", "True", "True", "transform", "False"]
 
 
 def test_settings_are_those_of_trainer(programs):
     """Names, words and help come from the engine's table, which the trainer's options are made from."""
-    options = set(re.findall(r"^ +(?:-\w, )?--([a-z0-9-]+)", subprocess.run([programs / "trainer", "--help"], capture_output=True, text=True).stdout, re.M))
+    options = set(re.findall(r"^ +(?:-\w, )?--([a-z0-9-]+)",
+                             subprocess.run([programs / "trainer", "--help"], capture_output=True, text=True).stdout, re.M))
     names = re.findall(r"^  (\w+): ", norn.settings(), re.M)
     assert len(names) > 30 and len({name.replace("_", "-") for name in names} & options) > 0.8 * len(names)  # some have other options
     for function in (norn.Recommender.__init__, norn.train):

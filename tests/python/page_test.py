@@ -177,7 +177,8 @@ def test_calls_of_other_libraries_are_ours_as_the_page_says(place):
     assert len(called) > 8 and all(callable(named(name)) for name in called)
     cells = " ".join(row.split(" | ")[1] for row in text.splitlines() if row.count(" | ") >= 2)
     keywords = set(re.findall(r"[`(, ](\w+)=", cells))
-    functions = (norn.Recommender, norn.Recommender.fit, norn.Recommender.recommend, norn.Recommender.evaluate, norn.Recommender.partial_fit,
+    functions = (norn.Recommender, norn.Recommender.fit, norn.Recommender.recommend, norn.Recommender.evaluate,
+                 norn.Recommender.partial_fit,
                  norn.Dataset.from_table, norn.train, norn.import_torch, norn.early_stopping)
     known = {name for function in functions for name in inspect.signature(function).parameters}
     assert len(keywords) > 20 and keywords <= known, keywords - known
@@ -197,9 +198,12 @@ def named(path):
 def test_parts_of_a_page_are_its_cells():
     page = "# Title\n\n```python\na = 1\n\nb = 2\n```\nText.\n\n```json\n{}\n```\n\n```sh\nls\n```\n```python\nc\n```\n"
     cells = notebooks.cells_of(page)
-    assert cells == [("markdown", "# Title"), ("python", "a = 1\n\nb = 2"), ("markdown", "Text.\n\n```json\n{}\n```"), ("sh", "ls"), ("python", "c")]
+    assert cells == [("markdown", "# Title"), ("python", "a = 1\n\nb = 2"), ("markdown", "Text.\n\n```json\n{}\n```"), ("sh", "ls"),
+                     ("python", "c")]
     assert notebooks.source_of("sh", "ls") == "%%bash\nls"
-    assert notebooks.source_of("markdown", "[a](b.md#c), [n](../notebooks/n.ipynb), [w](https://x/y.md)") == "[a](../user/b.md#c), [n](n.ipynb), [w](https://x/y.md)"
+    assert notebooks.source_of("markdown",
+                               "[a](b.md#c), [n](../notebooks/n.ipynb), [w](https://x/y.md)") == (
+                                    "[a](../user/b.md#c), [n](n.ipynb), [w](https://x/y.md)")
 
 
 def test_the_readme_shows_what_the_tutorial_draws():

@@ -18,7 +18,8 @@ OF_PROGRAMS = {command: program for command in _commands.ABOUT if (program := _p
 
 @functools.cache
 def help_of(command):
-    done = subprocess.run([sys.executable, "-B", "-m", "norn", command, "--help"], capture_output=True, text=True, env=os.environ | {"COLUMNS": "200"})
+    done = subprocess.run([sys.executable, "-B", "-m", "norn", command, "--help"], capture_output=True, text=True,
+                          env=os.environ | {"COLUMNS": "200"})
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
 
@@ -55,7 +56,8 @@ def test_a_manual_page_names_every_option_and_is_well_formed(command, tmp_path):
         assert re.search(f"(?m)^{section}$", text), section
     if command:
         assert [name for name in options_in_help(command) if not re.search(rf"(?m)^ +(-\w+, )?{re.escape(name)}\b", text)] == []
-        assert not re.search(rf"(?m)^ +{_commands.PROGRAM_OF.get(command, 'no such')} -", text), "a command line of the program in place of norn's"
+        assert not re.search(rf"(?m)^ +{_commands.PROGRAM_OF.get(command, 'no such')} -",
+                             text), "a command line of the program in place of norn's"
     if shutil.which("mandoc"):
         found = subprocess.run(["mandoc", "-T", "lint", "-W", "style", page], capture_output=True, text=True).stdout
         assert [line for line in found.splitlines() if "missing date" not in line] == []
@@ -63,13 +65,16 @@ def test_a_manual_page_names_every_option_and_is_well_formed(command, tmp_path):
 
 def test_words_of_sentences_are_no_commands():
     page = "Of the doctor\\(aqs report, daily.\n.nf\ntrainer \\-\\-plan; mpirun trainer x.trainer trainer.json\n\\fBimporter\\fR(1)\n"
-    assert _pages.as_norn(page) == page.replace("\ntrainer", "\nnorn train").replace("mpirun trainer", "mpirun norn train").replace("importer", "norn\\-import")
+    assert _pages.as_norn(page) == page.replace("\ntrainer", "\nnorn train").replace("mpirun trainer",
+                                                                                     "mpirun norn train").replace("importer",
+                                                                                                                  "norn\\-import")
 
 
 def bash(scripts, *words, folder=None):
     """What bash offers for the last word of `norn WORDS`."""
     code = 'compopt() { :; }; source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _norn; printf "%s\\n" "${COMPREPLY[@]}"'
-    done = subprocess.run(["bash", "--norc", "-euc", code, "bash", scripts / "bash", "norn", *words], capture_output=True, text=True, cwd=folder)
+    done = subprocess.run(["bash", "--norc", "-euc", code, "bash", scripts / "bash", "norn", *words], capture_output=True, text=True,
+                          cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     return [line for line in done.stdout.splitlines() if line]
 
@@ -80,7 +85,8 @@ def test_bash_offers_commands_options_words_and_files(scripts, tmp_path):
     assert bash(scripts, "") == [*_commands.ABOUT, "help"]
     assert bash(scripts, "e") == ["evaluate", "export"] and bash(scripts, "help", "do") == ["doctor"]
     assert bash(scripts, "train", "--checkp") == ["--checkpoint-epochs", "--checkpoint-minutes", "--checkpoint-name"]
-    assert bash(scripts, "evaluate", "-n", "m.nc", "--device", "") == ["auto", "cpu", "cuda"] == bash(scripts, "doctor", "--device", "=", "")
+    assert bash(scripts, "evaluate", "-n", "m.nc", "--device", "") == ["auto", "cpu", "cuda"] == bash(scripts, "doctor", "--device", "=",
+                                                                                                      "")
     assert bash(scripts, "info", "--format", "=", "m") == ["md"]
     assert bash(scripts, "info", "mo", folder=tmp_path) == ["mo del.nc"] == bash(scripts, "export", "m", folder=tmp_path)
     assert bash(scripts, "report", "r", folder=tmp_path) == ["runs"]
@@ -111,7 +117,8 @@ def test_fish_offers_what_a_command_takes(scripts, tmp_path):
     need("fish")
 
     def offers(line):
-        done = subprocess.run(["fish", "--no-config", "-c", f"source {scripts / 'fish'}; complete -C '{line}'"], capture_output=True, text=True, cwd=tmp_path,
+        done = subprocess.run(["fish", "--no-config", "-c", f"source {scripts / 'fish'}; complete -C '{line}'"], capture_output=True,
+                              text=True, cwd=tmp_path,
                               env=os.environ | {"HOME": str(tmp_path)})
         assert done.stderr == ""
         return [word.split("\t")[0] for word in done.stdout.splitlines()]
@@ -132,7 +139,8 @@ def test_the_program_prints_them_and_says_what_it_does_not_know(capsys):
 @pytest.mark.parametrize("command, program", OF_PROGRAMS.items())
 def test_programs_speak_as_the_command_that_was_called(command, program):
     said = subprocess.run([sys.executable, "-B", "-m", "norn", command, "--nonsense"], capture_output=True, text=True)
-    assert said.returncode == 2 and said.stderr.startswith(f"norn {command}: error: ") and f"norn {command} --help lists all options" in said.stderr
+    assert said.returncode == 2 and said.stderr.startswith(f"norn {command}: error: ")
+    assert f"norn {command} --help lists all options" in said.stderr
     assert f"Usage: norn {command} " in help_of(command)
     alone = subprocess.run([*_pages.find_program(program), "--nonsense"], capture_output=True, text=True)
     assert alone.stderr == said.stderr.replace(f"norn {command}", program)
@@ -141,7 +149,8 @@ def test_programs_speak_as_the_command_that_was_called(command, program):
 def on_terminal(*words, **environment):
     """What a terminal shows, and the exit code."""
     outer, inner = pty.openpty()
-    process = subprocess.Popen([sys.executable, "-B", "-m", "norn", *words], stdout=inner, stderr=inner, env=os.environ | {"TERM": "xterm"} | environment)
+    process = subprocess.Popen([sys.executable, "-B", "-m", "norn", *words], stdout=inner, stderr=inner,
+                               env=os.environ | {"TERM": "xterm"} | environment)
     os.close(inner)
     shown = b""
     while True:

@@ -30,7 +30,9 @@ def test_any_number_of_users_is_an_epoch_of_theirs(draw, caplog, rows, validated
     more = {"validation": 0.2, "callbacks": norn.early_stopping("ndcg@20", patience=2)} if validated else {}
     fitted = {}
     for name, users in forms(baskets, chosen).items():
-        model = norn.Recommender(epochs=2, **SETTINGS).fit(norn.Dataset(baskets.matrix, feature_labels=[f"unit{unit}" for unit in range(baskets.units)]), **more)
+        model = norn.Recommender(epochs=2, **SETTINGS).fit(norn.Dataset(baskets.matrix,
+                                                                        feature_labels=[f"unit{unit}" for unit in range(baskets.units)]),
+                                                                        **more)
         done = model.network_.model.epochs()
         caplog.clear()
         model.partial_fit(users, epochs=2)
@@ -46,14 +48,16 @@ def test_a_short_batch_is_a_batch_of_so_many(draw):
     """The weights are those of a network whose batch is as large as the users are many."""
     baskets, users = Baskets(draw), int(draw.integers(1, 30))
     descriptor = {"Kind": "AutoEncoder", "Layers": [
-        {"Name": "Input", "Kind": "Input", "N": baskets.units, "DataSet": "data_input", "Sparse": True}, {"Name": "Hidden", "Kind": "Hidden", "N": 5, "Activation": "Tanh"},
+        {"Name": "Input", "Kind": "Input", "N": baskets.units, "DataSet": "data_input", "Sparse": True},
+        {"Name": "Hidden", "Kind": "Hidden", "N": 5, "Activation": "Tanh"},
         {"Name": "Output", "Kind": "Output", "N": baskets.units, "DataSet": "data_output", "Sparse": True, "Activation": "Sigmoid"}]}
     run = {"rate": 0.1, "rate_schedule": "constant", "warm_up": 0, "optimizer": "SGD", "device": "cpu", "threads": 1, "epochs": 1}
     model = norn.Recommender(network=descriptor, batch=32, **run).fit(baskets.matrix)
     before = {name: values.copy() for name, values in model.network_.parameters.items()}
     few = baskets.matrix[:users]
     after = model.partial_fit(few).network_.parameters
-    expected = norn.train(norn.Network.from_parameters(descriptor, before, device="cpu"), {"data_input": few, "data_output": few}, batch=users, **run).parameters
+    expected = norn.train(norn.Network.from_parameters(descriptor, before, device="cpu"), {"data_input": few, "data_output": few},
+                          batch=users, **run).parameters
     assert any((before[name] != values).any() for name, values in after.items())
     for name, values in after.items():
         assert np.allclose(values, expected[name], rtol=1e-3, atol=1e-5), name
@@ -70,8 +74,10 @@ def test_units_that_are_new_are_told_once(draw, caplog):
     caplog.clear()
     model.partial_fit(data)
     told = [record.getMessage() for record in caplog.records]
-    assert len(told) == 1 and f"{new} of {baskets.units + new} features" in told[0] and "not known to the model and were left out" in told[0], told
+    assert len(told) == 1 and f"{new} of {baskets.units + new} features" in told[0], told
+    assert "not known to the model and were left out" in told[0], told
     again = norn.Recommender(epochs=1, **SETTINGS).fit(norn.Dataset(baskets.matrix, feature_labels=labels)).partial_fit(baskets.matrix)
     assert same(model.recommend(baskets.matrix, N=4), again.recommend(baskets.matrix, N=4))
-    with pytest.raises(norn.DataError, match=rf"has {baskets.units + new} columns, the model has {baskets.units} units .*: `fit` alone learns them"):
+    with pytest.raises(norn.DataError,
+                       match=rf"has {baskets.units + new} columns, the model has {baskets.units} units .*: `fit` alone learns them"):
         model.partial_fit(wide)

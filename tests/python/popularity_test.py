@@ -15,11 +15,13 @@ def test_its_metrics_are_those_of_evaluators_popularity(draw, programs, source, 
     data = norn.Dataset(Baskets(draw).matrix, name="films").split("ratio:0.7/0.3", seed=int(draw.integers(1000)))
     norn.Recommender(hidden=8, epochs=1, device="cpu").fit(data.train).save(tmp_path / "model.nc")
     train, test = data.to_netcdf(tmp_path / "films.nc")
-    said = run(programs / "evaluator", "--model", tmp_path / "model.nc", "--data", test, "--popularity", train, "--top", "3,10", "--format", "json",
+    said = run(programs / "evaluator", "--model", tmp_path / "model.nc", "--data", test, "--popularity", train, "--top", "3,10", "--format",
+               "json",
                "--device", "cpu").stdout
     got = norn.most_popular(data.train).evaluate(data.test, k=[3, 10])
     titles = {metric["title"]: metric["name"] for metric in json.loads((source / "python/norn/report/metrics.json").read_text())}
-    wanted = {f"{titles[title]}@{at['K']}": value for at in json.loads(said)["popularity"] for title, value in at.items() if title in titles}
+    wanted = {f"{titles[title]}@{at['K']}": value for at in json.loads(said)["popularity"]
+              for title, value in at.items() if title in titles}
     assert len(wanted) > 10 and {name: got[name] for name in wanted} == wanted
 
 
@@ -63,9 +65,11 @@ def test_stored_zeros_are_nothing_that_somebody_has():
 def test_split_data_that_are_trained_on_whole_are_said(draw, caplog):
     data = norn.Dataset(Baskets(draw).matrix, name="films").split("ratio:0.6/0.2/0.2")
     model = norn.Recommender(hidden=8, epochs=1, device="cpu")
-    descriptor = {"Kind": "AutoEncoder", "Layers": [{"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "films_input", "Sparse": True},
+    descriptor = {"Kind": "AutoEncoder", "Layers": [{"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "films_input",
+                                                     "Sparse": True},
                                                     {"Name": "Hidden", "Kind": "Hidden", "N": 3, "Activation": "Sigmoid"},
-                                                    {"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "films_output", "Sparse": True, "Activation": "Sigmoid"}]}
+                                                    {"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "films_output",
+                                                     "Sparse": True, "Activation": "Sigmoid"}]}
     calls = {"fit": lambda one: model.fit(one), "partial_fit": lambda one: model.partial_fit(one), "popular": norn.most_popular,
              "new": lambda one: norn.Recommender(hidden=8, device="cpu").partial_fit(one),
              "train": lambda one: norn.train(descriptor, {"films_input": one, "films_output": one.matrix}, epochs=1, device="cpu")}
@@ -75,7 +79,8 @@ def test_split_data_that_are_trained_on_whole_are_said(draw, caplog):
             call(given)
             said = [record.getMessage() for record in caplog.records if "split" in record.getMessage()]
             assert len(said) == count, (name, said)
-            assert not count or said[0].endswith("these data are split, and all of them are trained on, also what .validation or .test holds out; give .train")
+            assert not count or said[0].endswith("these data are split, and all of them are trained on, also what .validation or .test "
+                                                 "holds out; give .train")
 
 
 def test_data_without_anything_held_out_are_refused_with_the_part_that_has_it(draw):
@@ -84,5 +89,7 @@ def test_data_without_anything_held_out_are_refused_with_the_part_that_has_it(dr
     for call, argument in ((model.evaluate, "user_items"), (lambda one: model.fit(data.train, validation=one), "validation")):
         with pytest.raises(norn.UsageError, match=f"`{argument}`: these data are split, and one part has what was held out: give .test"):
             call(data)
-        with pytest.raises(norn.UsageError, match=f"`{argument}`: .*a Dataset with targets, and this one has none; .*the parts .test and .validation have them"):
+        with pytest.raises(norn.UsageError,
+                           match=f"`{argument}`: .*a Dataset with targets, and this one has none; .*the parts .test and .validation have "
+                                 "them"):
             call(data.train)

@@ -15,8 +15,10 @@ SETTINGS = {"epochs": 1, "hidden": 4, "batch": 16, "device": "cpu", "threads": 1
 
 
 @pytest.mark.parametrize("call", [
-    lambda model: model.recommend(None), lambda model: model.transform(None), lambda model: model.evaluate(None, None), lambda model: model.score(None),
-    lambda model: model.evaluate(None, sp.eye(3, format="csr")), lambda model: model.partial_fit(None), lambda model: norn.Recommender().fit(None),
+    lambda model: model.recommend(None), lambda model: model.transform(None), lambda model: model.evaluate(None, None),
+    lambda model: model.score(None),
+    lambda model: model.evaluate(None, sp.eye(3, format="csr")), lambda model: model.partial_fit(None),
+    lambda model: norn.Recommender().fit(None),
     lambda model: norn.Recommender().partial_fit(None), lambda model: norn.most_popular(None),
 ])
 def test_nothing_is_refused_by_name(trained, call):
@@ -43,7 +45,8 @@ def test_numbers_that_float32_cannot_hold_are_told_with_their_value(trained, bas
     large.data[at] = -1e300
     row, column = int(np.searchsorted(large.indptr, at, side="right")) - 1, int(large.indices[at])
     said = rf"row {row} \(from 0\): the value of column {column} is -1e\+300, which does not fit float32"
-    calls = {"user_items": trained.recommend, "matrix": norn.Dataset, "score_factors": lambda m: trained.recommend(baskets.matrix, score_factors=m)}
+    calls = {"user_items": trained.recommend, "matrix": norn.Dataset,
+             "score_factors": lambda m: trained.recommend(baskets.matrix, score_factors=m)}
     for argument, call in calls.items():
         for given in (large, large.toarray()) if kind == "float64" else (large,):
             with pytest.raises(norn.DataError, match=f"`{argument}`: {said}"), warnings.catch_warnings():
@@ -59,7 +62,8 @@ def test_negative_targets_are_told_once(baskets, draw, caplog):
     for call, argument in ((lambda: norn.Recommender(**SETTINGS).fit(signed), "user_items"),
                            (lambda: norn.Recommender(**SETTINGS).fit(baskets.matrix, signed), "targets"),
                            (lambda: norn.Recommender(**SETTINGS).fit(baskets.matrix).partial_fit(signed), "user_items"),
-                           (lambda: norn.Recommender(**SETTINGS).fit(baskets.matrix).evaluate(baskets.matrix, signed, keep_seen=True), "held_out")):
+                           (lambda: norn.Recommender(**SETTINGS).fit(baskets.matrix).evaluate(baskets.matrix, signed, keep_seen=True),
+                            "held_out")):
         caplog.clear()
         call()
         told = [record.getMessage() for record in caplog.records if "negative" in record.getMessage()]
@@ -70,7 +74,8 @@ def test_negative_targets_are_told_once(baskets, draw, caplog):
 
 
 def test_a_file_has_the_ending_of_its_kind(trained, tmp_path):
-    for name, way in (("m.pkl", "pickle.dump"), ("m.PICKLE", "pickle.dump"), ("m.onnx", "norn.export_onnx"), ("m.safetensors", "norn.export_safetensors")):
+    for name, way in (("m.pkl", "pickle.dump"), ("m.PICKLE", "pickle.dump"), ("m.onnx", "norn.export_onnx"),
+                      ("m.safetensors", "norn.export_safetensors")):
         with pytest.raises(norn.UsageError, match=rf"`path` .*{name}: a model's file is NetCDF, NAME.nc; {way}"):
             trained.save(tmp_path / name)
         assert not (tmp_path / name).exists()
@@ -111,7 +116,8 @@ def test_frames_with_a_time_are_read_as_their_csv_is(draw, tmp_path):
         frame[time] = draw.integers(0, 10**9, len(frame))
         frame.to_csv(tmp_path / "t.csv", index=False)
         read, given = norn.Dataset.from_table(tmp_path / "t.csv"), norn.Dataset.from_table(frame)
-        assert (read.matrix != given.matrix).nnz == 0 and read.feature_labels == given.feature_labels and read.example_labels == given.example_labels
+        assert (read.matrix != given.matrix).nnz == 0
+        assert read.feature_labels == given.feature_labels and read.example_labels == given.example_labels
         del frame[time]
     frame["rating"], frame["timestamp"] = 1, 2
     with pytest.raises(norn.UsageError, match="which column has the examples"):

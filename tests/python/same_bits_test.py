@@ -35,7 +35,8 @@ def drawn_settings(draw, users):
     }
     kept = {"recipe", "epochs"} | {name for name in choices if draw.random() < 0.5}
     keywords = {name: value for name, value in choices.items() if name in kept}
-    options = [word for name, value in keywords.items() for word in ("--" + name.rstrip("_").replace("_", "-"), repr(value) if isinstance(value, float) else value)]
+    options = [word for name, value in keywords.items()
+               for word in ("--" + name.rstrip("_").replace("_", "-"), repr(value) if isinstance(value, float) else value)]
     return keywords, options
 
 
@@ -77,10 +78,12 @@ def test_targets_of_their_own_and_a_descriptor_with_names(draw, programs, tmp_pa
     wanted.write(programs, tmp_path)
     (tmp_path / "films.txt").rename(tmp_path / "wanted.txt")
     known.write(programs, tmp_path)
-    run(programs / "importer", "-i", tmp_path / "films.txt", "--target", tmp_path / "wanted.txt", "-f", tmp_path / "films.features", "-d", "films",
+    run(programs / "importer", "-i", tmp_path / "films.txt", "--target", tmp_path / "wanted.txt", "-f", tmp_path / "films.features", "-d",
+        "films",
         "-o", tmp_path / "both.nc", "-q")
     network = {"ErrorFunction": "CrossEntropy", "Training": {"Epochs": 3, "Batch": 30}, "Layers": [
-        {"Name": "In", "Kind": "Input", "DataSet": "films_input", "N": "auto"}, {"Name": "Mid", "Kind": "Hidden", "N": 12, "Activation": "Tanh"},
+        {"Name": "In", "Kind": "Input", "DataSet": "films_input", "N": "auto"},
+        {"Name": "Mid", "Kind": "Hidden", "N": 12, "Activation": "Tanh"},
         {"Name": "Out", "Kind": "Output", "DataSet": "films_output", "N": "auto", "Activation": "Sigmoid"}]}
     (tmp_path / "net.json").write_text(json.dumps(network))
     expected = trainer(programs, tmp_path / "both.nc", tmp_path / "trainer.nc", "-c", tmp_path / "net.json")
@@ -154,7 +157,8 @@ def test_ranks_under_mpirun_have_the_bits_of_one(draw, baskets, trained, tmp_pat
     trained.save(tmp_path / "one.nc")
     environment = os.environ | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
     ranks = int(draw.integers(2, 4))
-    done = subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), sys.executable, "-B", "-c", RANK, tmp_path / "data.npz",
+    done = subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), sys.executable, "-B", "-c", RANK,
+                           tmp_path / "data.npz",
                            tmp_path / "many.nc"], env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "many.nc").read_bytes() == (tmp_path / "one.nc").read_bytes()
@@ -174,11 +178,13 @@ def test_recommend_is_predictor(draw, programs, tmp_path):
     seen = bool(draw.integers(0, 2))
     allowed = np.unique(draw.integers(0, baskets.units, baskets.units))
     (tmp_path / "allow.txt").write_text("".join(f"unit{u}\n" for u in allowed))
-    run(programs / "predictor", "-n", tmp_path / "model.nc", "--data", data, "-k", N, "-s", tmp_path / "out.txt", "-p", ".9g", "--device", DEVICE,
+    run(programs / "predictor", "-n", tmp_path / "model.nc", "--data", data, "-k", N, "-s", tmp_path / "out.txt", "-p", ".9g", "--device",
+        DEVICE,
         "--allow", tmp_path / "allow.txt", *(["--exclude-seen"] if seen else []))
     model = norn.load(tmp_path / "model.nc", device=DEVICE, batch=int(draw.integers(1, 100)))
     ids, scores = model.recommend(baskets.matrix, N=N, filter_already_liked_items=seen, items=[f"unit{u}" for u in allowed])
-    assert ids.dtype == np.int32 and scores.dtype == np.float32 and ids.shape == scores.shape == (baskets.matrix.shape[0], min(N, baskets.units))
+    assert ids.dtype == np.int32 and scores.dtype == np.float32 and ids.shape == scores.shape == (baskets.matrix.shape[0],
+                                                                                                  min(N, baskets.units))
     for user, line in enumerate((tmp_path / "out.txt").read_text().splitlines()):
         pairs = [pair.rsplit(",", 1) for pair in line.split("\t")[1].split(":")[:-1]]
         assert [f"unit{u}" for u in ids[user] if u >= 0] == [label for label, _ in pairs]
@@ -194,7 +200,8 @@ def test_transform_is_predictor_of_a_hidden_layer(draw, programs, tmp_path):
     baskets = Baskets(draw)
     data = baskets.write(programs, tmp_path)
     trainer(programs, data, tmp_path / "model.nc", "--recipe", "sigmoid", "--epochs", 1, "--batch", 16)
-    run(programs / "predictor", "-n", tmp_path / "model.nc", "--data", data, "-l", "Hidden", "-s", tmp_path / "out.txt", "-p", ".9g", "--device", DEVICE)
+    run(programs / "predictor", "-n", tmp_path / "model.nc", "--data", data, "-l", "Hidden", "-s", tmp_path / "out.txt", "-p", ".9g",
+        "--device", DEVICE)
     values = norn.load(tmp_path / "model.nc", device=DEVICE).transform(baskets.matrix)
     for user, line in enumerate((tmp_path / "out.txt").read_text().splitlines()):
         numbers = [np.float32(number) for number in line.split("\t")[1].split()]
@@ -205,7 +212,8 @@ def test_evaluate_is_evaluator(draw, programs, source, tmp_path):
     baskets = Baskets(draw)
     data = baskets.write(programs, tmp_path)
     trainer(programs, data, tmp_path / "model.nc", "--recipe", "sigmoid", "--epochs", 3, "--batch", 16)
-    said = run(programs / "evaluator", "--model", tmp_path / "model.nc", "--data", data, "--top", "3,10,500", "--keep-seen", "--format", "json",
+    said = run(programs / "evaluator", "--model", tmp_path / "model.nc", "--data", data, "--top", "3,10,500", "--keep-seen", "--format",
+               "json",
                "--device", DEVICE).stdout
     model = norn.load(tmp_path / "model.nc", device=DEVICE)
     got = model.evaluate(baskets.matrix, baskets.matrix, k=[3, 10, 500], keep_seen=True)

@@ -39,7 +39,8 @@ def test_score_is_ndcg_of_what_is_held_out(draw):
     parts = norn.Dataset(baskets.matrix).split("ratio:0.8/0.2").test
     expected = trained.evaluate(parts.matrix, parts.targets, k=[20])["ndcg@20"]
     assert 0 < expected < 1
-    for score in (trained.score(parts.matrix, parts.targets), trained.score(parts), trained.score(baskets.matrix), trained.score(norn.Dataset(baskets.matrix))):
+    for score in (trained.score(parts.matrix, parts.targets), trained.score(parts), trained.score(baskets.matrix),
+                  trained.score(norn.Dataset(baskets.matrix))):
         assert score == expected
     with pytest.raises(norn.DataError, match="0 target entries are left"):
         trained.score(sp.csr_matrix(baskets.matrix.shape, dtype=np.float32))
@@ -59,8 +60,8 @@ def test_score_says_what_it_cannot_measure(draw, caplog):
         assert 0 <= trained.score(*given) <= 1
         return [record.getMessage() for record in caplog.records]
 
-    known = ["`user_items` are the data that the model was fitted on, which knows the fifth that is looked for: other data give a lower score; hold users or "
-             "entries out before `fit`, and give those"]
+    known = ["`user_items` are the data that the model was fitted on, which knows the fifth that is looked for: other data give a lower "
+             "score; hold users or entries out before `fit`, and give those"]
     assert said(data.test) == said(data.validation) == []
     assert said(baskets.matrix) == [] and said(data.train) == known and said(data.train) == []  # once
     for users in (baskets.matrix, norn.Dataset(baskets.matrix)):

@@ -28,7 +28,8 @@ train_and_say(spark, sys.argv[1])
 spark.stop()
 """
 
-# The trainer: it writes down what it was given, computes on the CPU, and the first one of a launch named "killed" takes its executor with it.
+# The trainer: it writes down what it was given, computes on the CPU, and the first one of a launch named "killed" takes its executor with
+# it.
 STAND_IN = """#!/bin/sh
 echo "[$CUDA_VISIBLE_DEVICES] $*" >> FOLDER/given
 for name in killed-shared killed; do
@@ -50,7 +51,8 @@ def begun(folder):
     return session("local-cluster[1,2,1024]", **{
         "spark.worker.resource.gpu.amount": GPUS, "spark.worker.resource.gpu.discoveryScript": folder + "/gpus",
         "spark.executor.resource.gpu.amount": GPUS, "spark.executor.resource.gpu.discoveryScript": folder + "/gpus",
-        "spark.task.resource.gpu.amount": 1, "spark.executor.memory": "512m", "spark.local.dir": folder, "spark.executorEnv.NORN_BIN": folder + "/bin"})
+        "spark.task.resource.gpu.amount": 1, "spark.executor.memory": "512m", "spark.local.dir": folder,
+        "spark.executorEnv.NORN_BIN": folder + "/bin"})
 
 
 def _devices(batches):
@@ -93,9 +95,11 @@ def train_and_say(spark, folder):
     from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
     both = ResourceProfileBuilder().require(TaskResourceRequests().cpus(1).resource("gpu", 2)).build
-    for name, wish in [("one", {}), ("two", {"ranks": 2, "profile": both}), ("many", {"ranks": 2}), ("killed", {}), ("killed-shared", {"shared": True, "resume": True})]:
+    for name, wish in [("one", {}), ("two", {"ranks": 2, "profile": both}), ("many", {"ranks": 2}), ("killed", {}),
+                       ("killed-shared", {"shared": True, "resume": True})]:
         try:
-            norn.spark.launch(folder + "/films.nc", f"{folder}/{name}.nc", local_mode=False, spark=spark, epochs=3, run_dir=f"{folder}/{name}-run",
+            norn.spark.launch(folder + "/films.nc", f"{folder}/{name}.nc", local_mode=False, spark=spark, epochs=3,
+                              run_dir=f"{folder}/{name}-run",
                               checkpoint_name=f"{folder}/{name}-checkpoint", **wish)
             print("trained", name)
         except norn.Error as error:
@@ -119,7 +123,8 @@ def said(tmp_path_factory):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
     environment = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
-    done = subprocess.run([sys.executable, "-B", "-c", ON_A_CLUSTER, folder, folder / "expected.nc", os.path.dirname(__file__)], capture_output=True, text=True,
+    done = subprocess.run([sys.executable, "-B", "-c", ON_A_CLUSTER, folder, folder / "expected.nc", os.path.dirname(__file__)],
+                          capture_output=True, text=True,
                           cwd=folder, env=environment, timeout=550)
     assert done.returncode == 0, done.stdout + "\n".join(line for line in done.stderr.splitlines() if not line.startswith("\tat "))
     yield done.stdout.splitlines(), folder

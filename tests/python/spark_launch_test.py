@@ -33,16 +33,19 @@ def trainers(programs, files, out, **settings):
 
 
 def settings_drawn(draw):
-    return {"epochs": int(draw.integers(2, 5)), "batch": int(draw.integers(5, 70)), "seed": int(draw.integers(1, 1000)), "optimizer": str(draw.choice(["SGD", "Adam"]))}
+    return {"epochs": int(draw.integers(2, 5)), "batch": int(draw.integers(5, 70)), "seed": int(draw.integers(1, 1000)),
+            "optimizer": str(draw.choice(["SGD", "Adam"]))}
 
 
 @pytest.mark.parametrize("where", [{"ranks": 1}, {"ranks": 2, "threads": 1}, {"local_mode": False}, {"local_mode": False, "ranks": 2},
-                                   {"local_mode": False, "shared": True}], ids=["here", "two ranks", "a task", "two in a task", "a shared folder"])
+                                   {"local_mode": False, "shared": True}],
+                                   ids=["here", "two ranks", "a task", "two in a task", "a shared folder"])
 def test_a_launched_training_has_the_bytes_of_trainer(draw, spark, programs, data, tmp_path, caplog, where):  # noqa: F811
     settings = settings_drawn(draw)
     expected = trainers(programs, data, tmp_path / "expected.nc", validation_input=data[1], keep_best="ndcg@5", **settings)
     caplog.set_level(logging.INFO, logger="norn")
-    made = norn.spark.launch(data[0], tmp_path / "model.nc", device="cpu", validation=data[1], keep_best="ndcg@5", run_dir=tmp_path / "run", **where, **settings)
+    made = norn.spark.launch(data[0], tmp_path / "model.nc", device="cpu", validation=data[1], keep_best="ndcg@5", run_dir=tmp_path / "run",
+                             **where, **settings)
     assert pathlib.Path(made.model).read_bytes() == expected
     assert (made.model, made.run_dir) == (str(tmp_path / "model.nc"), str(tmp_path / "run"))
     events = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
@@ -58,12 +61,14 @@ def test_a_descriptor_is_launched_as_recommender_takes_it(draw, data, tmp_path):
     settings = settings_drawn(draw)
     (tmp_path / "net.json").write_text(json.dumps({"Recipe": "softmax", "Layers": [{"Name": "Hidden", "N": 9}]}))
     read = norn.Dataset.from_netcdf(data[0])
-    for number, own in enumerate([{"hidden": 11}, {"network": tmp_path / "net.json"}, {"network": {"Recipe": "softmax"}}, {"recipe": "softmax"}]):
+    for number, own in enumerate([{"hidden": 11}, {"network": tmp_path / "net.json"}, {"network": {"Recipe": "softmax"}},
+                                  {"recipe": "softmax"}]):
         made = norn.spark.launch([data[0]], tmp_path / f"{number}.nc", device="cpu", **own, **settings)
         fitted = norn.Recommender(device="cpu", **own, **settings).fit(read)
         fitted.save(tmp_path / "expected.nc")
         assert pathlib.Path(made.model).read_bytes() == (tmp_path / "expected.nc").read_bytes(), own
-        assert [(epoch["epoch"], epoch["cost"], epoch["examples"]) for epoch in made.history] == [(e["epoch"], e["cost"], e["examples"]) for e in fitted.history]
+        assert [(epoch["epoch"], epoch["cost"], epoch["examples"]) for epoch in made.history] == [(e["epoch"], e["cost"], e["examples"])
+                                                                                                  for e in fitted.history]
 
 
 def test_what_is_wrong_is_told_before_anything_begins(spark, data, tmp_path, monkeypatch):  # noqa: F811
@@ -109,7 +114,8 @@ def test_the_trainers_errors_come_as_theirs(spark, data, tmp_path, caplog, where
         norn.spark.launch(tmp_path / "text.nc", tmp_path / "m.nc", device="cpu", **where)
     assert caught.value.problems[0]["file"].endswith(".nc") and "NetCDF" in str(caught.value)
     with pytest.raises(norn.DivergenceError, match="lower the learning rate"):
-        norn.spark.launch(data[0], tmp_path / "m.nc", device="cpu", rate=1e30, lambda_=1e30, network={"Recipe": "sigmoid"}, epochs=3, **where)
+        norn.spark.launch(data[0], tmp_path / "m.nc", device="cpu", rate=1e30, lambda_=1e30, network={"Recipe": "sigmoid"}, epochs=3,
+                          **where)
     assert not (tmp_path / "m.nc").exists()
     assert not any("MPI_ABORT" in record.getMessage() for record in caplog.records)
 
@@ -118,7 +124,8 @@ def test_a_trainer_that_dies_without_a_word_is_an_error(data, tmp_path, monkeypa
     stand_in = tmp_path / "bin" / "trainer"
     stand_in.parent.mkdir()
     monkeypatch.setenv("NORN_BIN", str(stand_in.parent))
-    for ending, message in [("exit 3", "exit code 3, without a word"), ("kill -9 $$", "signal 9, without a word"), ('echo "{"; exit 1', "exit code 1")]:
+    for ending, message in [("exit 3", "exit code 3, without a word"), ("kill -9 $$", "signal 9, without a word"),
+                            ('echo "{"; exit 1', "exit code 1")]:
         stand_in.write_text(f"#!/bin/sh\necho last words\n{ending}\n")
         stand_in.chmod(0o755)
         with pytest.raises(norn.Error, match=message) as caught:
@@ -164,10 +171,13 @@ def test_a_task_gives_its_gpus_to_the_ranks(data, tmp_path, monkeypatch):
     stand_in.chmod(0o755)
     monkeypatch.setenv("NORN_BIN", str(stand_in.parent))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    job = running.Job(inputs=("in.nc",), validation=(), model="m.nc", run_dir="run", options=(), recipe="sigmoid", network=None, ranks=1, device="auto",
+    job = running.Job(inputs=("in.nc",), validation=(), model="m.nc", run_dir="run", options=(), recipe="sigmoid", network=None, ranks=1,
+                      device="auto",
                       threads=0, precision="tf32", force=False, resume=False)
-    for device, gpus, cores, expected in [("auto", ["3", "1"], 6, "given [3,1] .*--device cuda --threads 6"), ("cuda", ["5"], 1, "given [5] .*--device cuda "),
-                                          ("cpu", ["5"], 2, "given [] .*--device cpu --threads 2"), ("cuda:2", ["5"], 1, "given [] .*--device cuda .*--gpu 2"),
+    for device, gpus, cores, expected in [("auto", ["3", "1"], 6, "given [3,1] .*--device cuda --threads 6"),
+                                          ("cuda", ["5"], 1, "given [5] .*--device cuda "),
+                                          ("cpu", ["5"], 2, "given [] .*--device cpu --threads 2"),
+                                          ("cuda:2", ["5"], 1, "given [] .*--device cuda .*--gpu 2"),
                                           ("auto", [], 0, "given [] .*--device auto --threads 0")]:
         (line,) = running.train(dataclasses.replace(job, device=device), lambda line: None, cores, gpus)
         first, _, rest = expected.partition(".*")

@@ -30,13 +30,15 @@ def in_order(rows, rating):
 
 
 @pytest.mark.parametrize("wish", [
-    pytest.param({}, id="items"), pytest.param({"ratingCol": "stars", "duplicates": "sum", "numWorkers": 2}, id="values on two ranks", marks=long),
+    pytest.param({}, id="items"), pytest.param({"ratingCol": "stars", "duplicates": "sum", "numWorkers": 2}, id="values on two ranks",
+                                               marks=long),
     pytest.param({"localMode": False, "minFeatures": 3, "duplicates": "first"}, id="a task", marks=long)])
 def test_any_partitions_fit_the_bytes_of_recommender(draw, spark, tmp_path, wish):  # noqa: F811
     rows = entries_of(Baskets(draw, values=True), draw)
     rating = wish.get("ratingCol")
     wish = {"duplicates": "first"} | wish
-    settings = {"epochs": int(draw.integers(1, 4)), "batch": int(draw.integers(5, 70)), "seed": int(draw.integers(1, 1000)), "lambda_": float(draw.random() / 100)}
+    settings = {"epochs": int(draw.integers(1, 4)), "batch": int(draw.integers(5, 70)), "seed": int(draw.integers(1, 1000)),
+                "lambda_": float(draw.random() / 100)}
     names = [WHO, FILM] + ["stars"] * (rating is not None)
     columns = {name: list(values) for name, values in zip(names, zip(*in_order(rows, rating)))}
     data = norn.Dataset.from_table(columns, WHO, FILM, rating, duplicates=wish["duplicates"], min_features=wish.get("minFeatures", 1))
@@ -44,7 +46,8 @@ def test_any_partitions_fit_the_bytes_of_recommender(draw, spark, tmp_path, wish
     expected.save(tmp_path / "expected.nc")
     estimator = NornRecommender(userCol=WHO, itemCol=FILM, staging=tmp_path, device="cpu", **wish, **settings)
     frame = spark.createDataFrame([row[:3] for row in rows], "who string, film int, stars double").toDF(WHO, FILM, "stars")
-    lists = frame.groupBy("`who is``it.`").agg(functions.collect_list(f"`{FILM}`").alias(FILM), functions.collect_list("stars").alias("stars"))
+    lists = frame.groupBy("`who is``it.`").agg(functions.collect_list(f"`{FILM}`").alias(FILM),
+                                               functions.collect_list("stars").alias("stars"))
     for given in (frame.orderBy(functions.rand()).repartition(int(draw.choice([1, 7]))), frame.repartition(3), lists):
         model = estimator.fit(given)
         assert pathlib.Path(model.file).read_bytes() == (tmp_path / "expected.nc").read_bytes()
@@ -52,7 +55,8 @@ def test_any_partitions_fit_the_bytes_of_recommender(draw, spark, tmp_path, wish
     assert [epoch["cost"] for epoch in model.history] == [epoch["cost"] for epoch in expected.history]
     best = model.recommendForAllUsers(5)
     assert best.schema.simpleString() == f"struct<{WHO}:string,recommendations:array<struct<{FILM}:int,rating:float>>>"
-    got = {row[WHO]: ([one[FILM] for one in row["recommendations"]], bits([one["rating"] for one in row["recommendations"]])) for row in best.collect()}
+    got = {row[WHO]: ([one[FILM] for one in row["recommendations"]], bits([one["rating"] for one in row["recommendations"]]))
+           for row in best.collect()}
     ids, scores = expected.recommend(data.matrix, 5)
     for number, who in enumerate(data.example_labels):
         there = ids[number] >= 0
@@ -79,7 +83,8 @@ def recommended(model, frame):
 def test_transform_keeps_rows_and_makes_users_of_entries(spark, fitted, tmp_path):  # noqa: F811
     frame, _, model = fitted
     made = model.transform(frame)
-    assert made.schema.simpleString() == "struct<who:string,item:array<string>,label:array<string>,recommendations:array<string>,scores:array<float>>"
+    assert made.schema.simpleString() == (
+        "struct<who:string,item:array<string>,label:array<string>,recommendations:array<string>,scores:array<float>>")
     of_lists = recommended(model, frame)
     reference = norn.load(model.file, device="cpu")
     row = frame.first()
@@ -97,7 +102,8 @@ def test_what_is_saved_is_loaded_also_within_pipelines(spark, fitted, tmp_path):
     expected = recommended(estimator.fit(frame), frame)
     estimator.save(str(tmp_path / "estimator"))
     again = NornRecommender.load(str(tmp_path / "estimator"))
-    assert {p.name: v for p, v in again.extractParamMap().items()} == {p.name: v for p, v in estimator.extractParamMap().items()} and again.uid == estimator.uid
+    params, before = ({p.name: v for p, v in one.extractParamMap().items()} for one in (again, estimator))
+    assert params == before and again.uid == estimator.uid
     model = again.fit(frame)
     file = model.file
     model.save((tmp_path / "model").as_uri())
@@ -149,7 +155,8 @@ def test_searches_find_the_best_of_a_grid(spark, fitted, tmp_path):  # noqa: F81
 def test_the_evaluator_has_the_metrics_of_the_engine(draw, spark, fitted):  # noqa: F811
     frame, _, model = fitted
     k = int(draw.integers(1, 5))
-    rows = [(row["who"], row["item"][:-1], row["item"][-1:] if draw.random() < 0.8 else []) for row in frame.collect() if len(row["item"]) > 1]
+    rows = [(row["who"], row["item"][:-1], row["item"][-1:] if draw.random() < 0.8 else [])
+            for row in frame.collect() if len(row["item"]) > 1]
     held = spark.createDataFrame(rows, "who string, item array<string>, label array<string>")
     reference = norn.load(model.file, device="cpu")
     units = {label: unit for unit, label in enumerate(reference.labels)}
@@ -179,7 +186,8 @@ def test_params_are_those_of_the_engines_table():
     more = estimator.copy({estimator.epochs: 9})
     assert more.getOrDefault("epochs") == 9 and not estimator.isSet("epochs")
     assert NornModel().getNumItems() == 10 and not NornModel().hasParam("epochs")
-    for wish, message in [({"epoch": 3}, '`epoch`: NornRecommender has no such Param. Did you mean "epochs"?'), ({"epochs": 0.5}, "`epochs` 0.5: expected an integer"),
+    for wish, message in [({"epoch": 3}, '`epoch`: NornRecommender has no such Param. Did you mean "epochs"?'),
+                          ({"epochs": 0.5}, "`epochs` 0.5: expected an integer"),
                           ({"hidden": "x"}, "`hidden` 'x': expected an integer"), ({"network": {"Layerz": 3}}, 'unknown key "Layerz"')]:
         with pytest.raises(norn.UsageError) as caught:
             NornRecommender(**wish)
@@ -191,7 +199,8 @@ def test_params_are_those_of_the_engines_table():
 def test_wrong_columns_and_settings_are_told_before_the_job(spark, fitted, tmp_path):  # noqa: F811
     lists, _, model = fitted
     fails = functions.udf(lambda value: 1 / 0, types.StringType())
-    frame = spark.createDataFrame([("a", "x", 1.0, ["x"], [1.0])], "user string, item string, stars double, list array<string>, many array<double>").withColumn("item", fails("item"))
+    schema = "user string, item string, stars double, list array<string>, many array<double>"
+    frame = spark.createDataFrame([("a", "x", 1.0, ["x"], [1.0])], schema).withColumn("item", fails("item"))
     for wish, message in [
         ({"userCol": "usr"}, '`userCol`: there is no column "usr". Did you mean "user"?'),
         ({"itemCol": "stars"}, 'holds double, expected text or whole numbers'),
@@ -228,7 +237,8 @@ def test_wrong_rows_are_told_by_fit(spark):  # noqa: F811
         (frame.where("user > 'c'"), {}, "has no rows"),
         (frame.union(frame), {}, "occurs twice"),
         (frame.union(spark.createDataFrame([("c", None)], frame.schema)), {}, "null"),
-        (spark.createDataFrame([("a", ["x", "y"], [1.0])], "user string, item array<string>, stars array<double>"), {"ratingCol": "stars"}, "null"),
+        (spark.createDataFrame([("a", ["x", "y"], [1.0])], "user string, item array<string>, stars array<double>"), {"ratingCol": "stars"},
+         "null"),
         (frame, {"minFeatures": 3}, "no entry is left"),
         (frame, {"rate": 1e30, "lambda_": 1e30}, "lower the learning rate"),
     ]:
@@ -240,7 +250,8 @@ def test_wrong_rows_are_told_by_fit(spark):  # noqa: F811
 
 def test_a_model_of_another_program_is_a_stage(spark, programs, tmp_path, draw):  # noqa: F811
     baskets = Baskets(draw)
-    run(programs / "trainer", "-i", baskets.write(programs, tmp_path), "-n", tmp_path / "model.nc", "--recipe", "sigmoid", "--epochs", 1, "--device", "cpu", "-q")
+    run(programs / "trainer", "-i", baskets.write(programs, tmp_path), "-n", tmp_path / "model.nc", "--recipe", "sigmoid", "--epochs", 1,
+        "--device", "cpu", "-q")
     stage = NornModel(tmp_path / "model.nc", itemCol="has", numItems=3, device="cpu")
     pipeline = PipelineModel(stages=[stage])
     pipeline.save(str(tmp_path / "saved"))

@@ -23,7 +23,8 @@ def session(master, **settings):
     os.environ["SPARK_HOME"] = os.path.dirname(pyspark.__file__)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(master).appName("norn")
-    common = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1",
+    common = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.driver.bindAddress": "127.0.0.1",
+              "spark.driver.host": "127.0.0.1",
               "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # it lives for a minute
               "spark.sql.shuffle.partitions": "3", "spark.executorEnv.PYTHONPATH": os.environ.get("PYTHONPATH", "")}
     for name, value in (common | settings).items():
@@ -33,7 +34,8 @@ def session(master, **settings):
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory):
-    made = session("local[2]", **{"spark.local.dir": str(tmp_path_factory.mktemp("spark")), "spark.sql.execution.arrow.maxRecordsPerBatch": "37",
+    made = session("local[2]", **{"spark.local.dir": str(tmp_path_factory.mktemp("spark")),
+                                  "spark.sql.execution.arrow.maxRecordsPerBatch": "37",
                                   "spark.sql.autoBroadcastJoinThreshold": "-1"})
     made.sparkContext.setLogLevel("OFF")
     yield made
@@ -45,5 +47,6 @@ def entries_of(baskets, draw):
     matrix = baskets.matrix.tocoo()
     names = [f"{draw.choice(['u', 'U', 'ü', '𝄞'])}{user}" for user in range(matrix.shape[0])]
     rows = [(names[u], int(i) * 7, float(v), int(draw.integers(1, 10)) * 86_400) for u, i, v in zip(matrix.row, matrix.col, matrix.data)]
-    rows += [rows[int(k)][:2] + (float(draw.integers(1, 9)) / 4, int(draw.integers(1, 10)) * 86_400) for k in draw.integers(0, len(rows), 20)]
+    rows += [rows[int(k)][:2] + (float(draw.integers(1, 9)) / 4, int(draw.integers(1, 10)) * 86_400)
+             for k in draw.integers(0, len(rows), 20)]
     return [rows[k] for k in draw.permutation(len(rows))]

@@ -20,7 +20,8 @@ def learned(draw, programs, tmp_path):
     """Baskets, half of the times with values, and the file of a model that trainer made of them."""
     baskets = Baskets(draw, values=draw.random() < 0.5)
     data = baskets.write(programs, tmp_path)
-    run(programs / "trainer", "-i", data, "-n", tmp_path / "model.nc", "--recipe", "sigmoid", "--epochs", 2, "--batch", 16, "--device", "cpu", "-q")
+    run(programs / "trainer", "-i", data, "-n", tmp_path / "model.nc", "--recipe", "sigmoid", "--epochs", 2, "--batch", 16, "--device",
+        "cpu", "-q")
     return baskets, tmp_path / "model.nc"
 
 
@@ -55,7 +56,8 @@ def test_transform_is_recommend_and_predictor(draw, spark, programs, learned, tm
     kind = "string" if partitions != 3 else "int"
     rows = rows_of(baskets, *([] if kind == "string" else [int]))
     frame = spark.createDataFrame(rows, f"user long, items array<{kind}>, ratings array<float>").repartition(partitions)
-    made = norn.spark.transform(frame, str(model), N, device="cpu", values="ratings" if baskets.values else None, batch=int(draw.integers(1, 60)))
+    made = norn.spark.transform(frame, str(model), N, device="cpu", values="ratings" if baskets.values else None,
+                                batch=int(draw.integers(1, 60)))
     assert made.schema.simpleString() == frame.schema.simpleString()[:-1] + ",recommendations:array<string>,scores:array<float>>"
     assert made.rdd.getNumPartitions() == partitions
     got = made.collect()
@@ -68,7 +70,8 @@ def test_transform_is_recommend_and_predictor(draw, spark, programs, learned, tm
 def test_a_model_in_memory_without_labels(spark, trained, baskets):
     frame = spark.createDataFrame(rows_of(baskets, int), "user long, items array<bigint>, ratings array<float>")
     allowed = range(0, baskets.units, 2)
-    made = norn.spark.transform(frame, trained, 4, device="cpu", filter_already_liked_items=False, items=allowed, filter_items=[0], output="best", scores="how")
+    made = norn.spark.transform(frame, trained, 4, device="cpu", filter_already_liked_items=False, items=allowed, filter_items=[0],
+                                output="best", scores="how")
     assert made.schema.simpleString().endswith("best:array<int>,how:array<float>>")
     ids, scores = trained.recommend(baskets.matrix, 4, filter_already_liked_items=False, items=allowed, filter_items=[0])
     for row in made.collect():
@@ -82,7 +85,8 @@ def test_a_model_in_memory_without_labels(spark, trained, baskets):
 
 def test_lists_that_are_null_empty_unknown_or_name_a_unit_twice(spark, learned):
     baskets, model = learned
-    rows = [(0, None), (1, []), (2, ["unit3", "unit5", "unit3"]), (3, ["unit3", "nothing", "unit5"]), (4, ["nothing"]), (5, ["unit5", "unit3"])]
+    rows = [(0, None), (1, []), (2, ["unit3", "unit5", "unit3"]), (3, ["unit3", "nothing", "unit5"]), (4, ["nothing"]),
+            (5, ["unit5", "unit3"])]
     frame = spark.createDataFrame(rows, "user long, items array<string>").coalesce(1)
     got = collected(norn.spark.transform(frame.where("user > 0"), model, 3, device="cpu", unknown="ignore"))
     assert got[2] == got[3] == got[5] and got[1] == got[4] != got[2] and len(got[1][0]) == 3
@@ -113,7 +117,8 @@ def test_what_is_wrong_in_a_row_is_told_by_the_job(spark, learned, rows, schema,
 def test_numbers_are_not_taken_for_units_where_labels_are_numbers_too(spark, programs, tmp_path):
     (tmp_path / "films.txt").write_text("a\t30:20\nb\t20:10\nc\t10:30\n")
     run(programs / "importer", "-i", tmp_path / "films.txt", "-d", "films", "-o", tmp_path / "films.nc", "-q")
-    run(programs / "trainer", "-i", tmp_path / "films.nc", "-n", tmp_path / "model.nc", "--recipe", "sigmoid", "--epochs", 1, "--device", "cpu", "-q")
+    run(programs / "trainer", "-i", tmp_path / "films.nc", "-n", tmp_path / "model.nc", "--recipe", "sigmoid", "--epochs", 1, "--device",
+        "cpu", "-q")
     frame = spark.createDataFrame([(0, [10])], "user long, items array<int>")
     with pytest.raises(Exception, match="cast the column to array<string>"):
         norn.spark.transform(frame, tmp_path / "model.nc", device="cpu", unknown="ignore").collect()
@@ -185,7 +190,8 @@ def test_a_worker_loads_a_model_once_and_holds_one(spark, learned, tmp_path, mon
         held.recommender.recommend(["unit1"])
 
 
-@pytest.mark.parametrize("wish", [{"duplicates": "sum", "value": "stars"}, {"duplicates": "first", "time": "at", "split": "leave-last-out", "value": "stars"},
+@pytest.mark.parametrize("wish", [{"duplicates": "sum", "value": "stars"},
+                                  {"duplicates": "first", "time": "at", "split": "leave-last-out", "value": "stars"},
                                   {"duplicates": "first", "min_features": 2, "split": "ratio:0.7/0.3", "split_by": "example", "seed": 5}],
                          ids=["values", "in time", "k-core"])
 def test_any_partitions_write_the_bytes_of_importer(draw, spark, programs, tmp_path, wish):
@@ -206,11 +212,14 @@ def test_any_partitions_write_the_bytes_of_importer(draw, spark, programs, tmp_p
     if "min_features" in wish:  # importer has no k-cores
         norn.Dataset.from_table(tmp_path / "rows.csv", "who", "film", **wish, name="films").to_netcdf(tmp_path / "expected.nc")
     else:
-        options = [word for key, word in [("--split", wish.get("split")), ("--time-column", "at" if time else None)] if word for word in (key, word)]
-        run(programs / "importer", "-i", tmp_path / "rows.csv", "--example-column", "who", "--feature-column", "film", "--value-column", "stars", "-t", "analog",
+        options = [word for key, word in [("--split", wish.get("split")), ("--time-column", "at" if time else None)] if word
+                   for word in (key, word)]
+        run(programs / "importer", "-i", tmp_path / "rows.csv", "--example-column", "who", "--feature-column", "film", "--value-column",
+            "stars", "-t", "analog",
             "--duplicates", wish["duplicates"], "-d", "films", "-o", tmp_path / "expected.nc", "-q", *options)
     made = sorted(path for path in tmp_path.iterdir() if path.match("expected*.nc"))
-    assert {hashlib.sha256(path.read_bytes()).hexdigest() for path in made} == set(seen.pop()) and len(made) == (2 if "split" in wish else 1)
+    assert {hashlib.sha256(path.read_bytes()).hexdigest()
+            for path in made} == set(seen.pop()) and len(made) == (2 if "split" in wish else 1)
 
 
 def test_wrong_entries_and_columns_are_told(spark, tmp_path):
@@ -247,5 +256,6 @@ def test_the_page_runs(spark, source, tmp_path, monkeypatch):
     assert [row["recommendations"] for row in names["recommended"].collect()] == [["zlib1g"]]
     data = norn.Dataset.from_netcdf("films.nc")
     assert (data.example_labels, data.feature_labels) == (["ann"], ["Alien", "Diva"])
-    assert names["again"].recommendForAllUsers(3).count() == 40 and len(names["best"].transform(names["held"]).first()["recommendations"]) == 3
+    assert names["again"].recommendForAllUsers(3).count() == 40
+    assert len(names["best"].transform(names["held"]).first()["recommendations"]) == 3
     assert (tmp_path / "films_trained.nc").read_bytes() == (tmp_path / "in_a_task.nc").read_bytes()

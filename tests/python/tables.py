@@ -7,7 +7,8 @@ import subprocess
 
 import numpy as np
 
-ODD = ["Zoë", "señor x", "a,b", 'say "x"', "x:y", "007", "1e3", "-", "NA", "null", "nan", "日本", " leading", "trailing ", "'", "\\", "#1", "true", "2026-01-02",
+ODD = ["Zoë", "señor x", "a,b", 'say "x"', "x:y", "007", "1e3", "-", "NA", "null", "nan", "日本", " leading", "trailing ", "'", "\\", "#1",
+       "true", "2026-01-02",
        "1.0", "::", ";", "|"]
 
 

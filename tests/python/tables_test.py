@@ -40,7 +40,8 @@ def test_a_table_has_what_recommend_says(draw, data, model, tmp_path):
     N, batch = int(draw.integers(1, 12)), int(draw.integers(1, len(data) + 10))
     wanted = expected(*model.recommend(data, N), data.example_labels, data.feature_labels)
     stream = model.recommend_table(data, N, batch=batch)
-    assert [(field.name, str(field.type)) for field in stream.schema] == [("user", "string"), ("rank", "int32"), ("item", "string"), ("score", "float")]
+    assert [(field.name, str(field.type)) for field in stream.schema] == [("user", "string"), ("rank", "int32"), ("item", "string"),
+                                                                          ("score", "float")]
     table = stream.to_arrow()
     assert rows_of(table) == wanted
     assert rows_of(pa.table(stream)) == wanted, "it is made anew whenever it is read"
@@ -48,7 +49,8 @@ def test_a_table_has_what_recommend_says(draw, data, model, tmp_path):
     assert [tuple(row) for row in stream.to_pandas().itertuples(index=False)] == wanted
     assert stream.to_parquet(tmp_path / "best.parquet") == len(wanted)
     assert rows_of(parquet.read_table(tmp_path / "best.parquet")) == wanted and [f.name for f in tmp_path.iterdir()] == ["best.parquet"]
-    assert len(list(stream)) == -(-len(data) // batch) and repr(stream) == "<norn.TableStream: user: string, rank: int32, item: string, score: float>"
+    assert len(list(stream)) == -(-len(data) // batch)
+    assert repr(stream) == "<norn.TableStream: user: string, rank: int32, item: string, score: float>"
 
 
 def test_users_and_items_without_labels_are_numbers(draw):
@@ -60,9 +62,11 @@ def test_users_and_items_without_labels_are_numbers(draw):
     assert [str(kind) for kind in table.schema.types] == ["int64", "int32", "int32", "float"]
     assert rows_of(table) == expected(ids, scores, range(len(ids)), range(baskets.units))
     numbers = draw.permutation(10**6)[:len(ids)]
-    assert rows_of(model.recommend_table(baskets.matrix, 3, users=numbers, batch=7).to_arrow()) == expected(ids, scores, numbers.tolist(), range(baskets.units))
+    assert rows_of(model.recommend_table(baskets.matrix, 3, users=numbers, batch=7).to_arrow()) == expected(ids, scores, numbers.tolist(),
+                                                                                                            range(baskets.units))
     words = [f"u{n}" for n in numbers]
-    for users in (words, np.array(words), pandas.Series(words), pandas.Categorical(words), polars.Series(words), pa.array(words), pa.chunked_array([words])):
+    for users in (words, np.array(words), pandas.Series(words), pandas.Categorical(words), polars.Series(words), pa.array(words),
+                  pa.chunked_array([words])):
         table = model.recommend_table(baskets.matrix.toarray(), 3, users=users).to_arrow()
         assert table.column("user").to_pylist()[:4] == [words[0]] * 3 + [words[1]]
     empty = model.recommend_table(baskets.matrix[:0], 3).to_arrow()
@@ -75,8 +79,10 @@ def test_what_filters_and_weighs_goes_with_its_users(draw, data, model):
     pairs.data[:] = 1
     factors = draw.random((users, units)).astype(np.float32)
     some = [f"unit{u}" for u in draw.choice(units, units - 3, replace=False)]
-    for more in ({"filter_pairs": pairs}, {"score_factors": factors}, {"score_factors": factors[0]}, {"score_factors": sp.coo_matrix(factors)},
-                 {"filter_pairs": norn.Dataset(pairs, feature_labels=data.feature_labels)}, {"items": some, "filter_items": some[:2]}, {"filter_already_liked_items": False, "filter_pairs": pairs.tocsc()}):
+    for more in ({"filter_pairs": pairs}, {"score_factors": factors}, {"score_factors": factors[0]},
+                 {"score_factors": sp.coo_matrix(factors)},
+                 {"filter_pairs": norn.Dataset(pairs, feature_labels=data.feature_labels)}, {"items": some, "filter_items": some[:2]},
+                 {"filter_already_liked_items": False, "filter_pairs": pairs.tocsc()}):
         ids, scores = model.recommend(data, 5, **more)
         table = model.recommend_table(data, 5, batch=int(draw.integers(1, users)), **more).to_arrow()
         assert rows_of(table) == expected(ids, scores, data.example_labels, data.feature_labels), more.keys()
@@ -95,8 +101,10 @@ def test_several_inputs_go_by_their_names(draw):
 def test_wrong_arguments_are_refused_before_anything_is_computed(data, model):
     for message, more in (("has 2 labels for", {"users": ["a", "b"]}), ("`batch` 0", {"batch": 0}), ("`N` 0", {"N": 0}),
                           ("all of text or all whole numbers", {"users": [1, "b"] * len(data)}), ("`layer` 'x'", {"layer": "x"}),
-                          ("all of text", {"users": [0.5] * len(data)}), ("all of text", {"users": [2**70] * len(data)}), ("all of text", {"users": 3}), ("`filter_pairs`: has the shape", {"filter_pairs": data.matrix[:3]}),
-                          ("`score_factors`: has the shape", {"score_factors": np.ones(data.shape[1] + 1)}), ("no unit 'x'", {"items": ["x"]})):
+                          ("all of text", {"users": [0.5] * len(data)}), ("all of text", {"users": [2**70] * len(data)}),
+                          ("all of text", {"users": 3}), ("`filter_pairs`: has the shape", {"filter_pairs": data.matrix[:3]}),
+                          ("`score_factors`: has the shape", {"score_factors": np.ones(data.shape[1] + 1)}),
+                          ("no unit 'x'", {"items": ["x"]})):
         if isinstance(more.get("users"), list) and len(more["users"]) != 2:
             more = {"users": more["users"][:len(data)]}
         with pytest.raises(norn.UsageError, match=message):

@@ -35,10 +35,12 @@ def runs_of(store, experiment):
 def test_mlflow_has_settings_figures_and_the_end(baskets, store):
     model = recommender().fit(baskets.matrix, validation=0.2, callbacks=norn.mlflow_run("films", name="first", tracking_uri=store))
     client, (run,) = runs_of(store, "films")
-    assert (run.info.status, run.info.run_name, run.data.tags["norn.end"]) == ("FINISHED", "first", "completed") and mlflow.active_run() is None
+    assert (run.info.status, run.info.run_name, run.data.tags["norn.end"]) == ("FINISHED", "first",
+                                                                               "completed") and mlflow.active_run() is None
     params = run.data.params
     assert (params["epochs"], params["seed"], params["batch"], params["examples"]) == ("3", "7", "20", str(int(params["examples"])))
-    assert 0 < int(params["examples"]) < baskets.matrix.shape[0] and params["validation_split"] == "0.2" and "network" not in params and params["recipe"] == "sigmoid"
+    assert 0 < int(params["examples"]) < baskets.matrix.shape[0] and params["validation_split"] == "0.2"
+    assert "network" not in params and params["recipe"] == "sigmoid"
     for name in ("cost", "ndcg@5", "validation_cost", "rate"):
         kept = [(one.step, one.value) for one in client.get_metric_history(run.info.run_id, name.replace("@", "_at_"))]
         assert kept == [(epoch["epoch"], pytest.approx(epoch[name])) for epoch in model.history], name
@@ -89,7 +91,8 @@ def test_what_mlflow_raises_ends_the_run(baskets, tmp_path, store):
 def test_any_network_is_told_of(baskets, store):
     network = {"Layers": [{"Name": "Input", "Kind": "Input", "DataSet": "x", "N": "auto"}, {"Name": "Hidden", "Kind": "Hidden", "N": 4},
                           {"Name": "Output", "Kind": "Output", "DataSet": "y", "N": "auto"}]}
-    norn.train(network, {"x": baskets.matrix, "y": baskets.matrix}, epochs=2, batch=16, callbacks=norn.mlflow_run("any", tracking_uri=store))
+    norn.train(network, {"x": baskets.matrix, "y": baskets.matrix}, epochs=2, batch=16,
+               callbacks=norn.mlflow_run("any", tracking_uri=store))
     client, (run,) = runs_of(store, "any")
     assert run.data.params["batch"] == "16" and len(client.get_metric_history(run.info.run_id, "cost")) == 2
 
@@ -126,7 +129,8 @@ def test_wandb_is_told_the_same(baskets, monkeypatch):
     assert config["epochs"] == 3 and config["seed"] == 7
     logged = [one[1] for one in recorded.calls if one[0] == "log"]
     assert [one["cost"] for one in logged if "cost" in one] == [epoch["cost"] for epoch in model.history]
-    assert [(one["epoch"], one["ndcg_at_5"]) for one in logged if "ndcg_at_5" in one] == [(epoch["epoch"], epoch["ndcg@5"]) for epoch in model.history]
+    assert [(one["epoch"], one["ndcg_at_5"]) for one in logged if "ndcg_at_5" in one] == [(epoch["epoch"], epoch["ndcg@5"])
+                                                                                          for epoch in model.history]
     defined = [one[1:] for one in recorded.calls if one[0] == "define"]
     assert len(defined) == len(set(defined)) and ("ndcg_at_5", "epoch") in defined and recorded.summary["end"] == "completed"
     recorded.calls.clear()
@@ -188,7 +192,8 @@ def test_what_fails_at_the_end_does_not_lose_the_model(draw, caplog):
     model = recommender()
     with pytest.raises(OSError, match="gone"):
         model.fit(baskets.matrix, callbacks=[Fails(), Fails("full")])
-    assert told == ["completed"] * 2 and model.recommend(baskets.matrix, 3)[0].shape == (baskets.matrix.shape[0], 3) and len(model.history) == 3
+    assert told == ["completed"] * 2 and model.recommend(baskets.matrix, 3)[0].shape == (baskets.matrix.shape[0],
+                                                                                         3) and len(model.history) == 3
     assert len([one for one in caplog.records if "raised at the end of the run: OSError: full" in one.message]) == 1, "the other is raised"
 
     def stop(env):

@@ -44,7 +44,8 @@ def search(tmp_path_factory, source):
     words = [word for name, value in settings.items()
              for word in (f"--{name}", "none" if value == [] else ",".join(map(str, value)) if name == "rungs" else str(value))]
     files = ["--study", folder / "program", "-c", folder / "net.json", "--space", folder / "space.json", "-i", file]
-    subprocess.run([sys.executable, "-B", "-m", "norn", "tune", *files, *words, "--workers", "2", "--quiet", "--", "--validation-split", "0.2"],
+    subprocess.run([sys.executable, "-B", "-m", "norn", "tune", *files, *words, "--workers", "2", "--quiet", "--", "--validation-split",
+                    "0.2"],
                    check=True, capture_output=True)
     return folder, data, network, settings, (folder / "program/best.nc").read_bytes()
 

@@ -81,7 +81,8 @@ def test_an_output_that_skips_has_no_vectors():
 
 def test_similar_users_are_those_with_the_largest_cosine(draw, monkeypatch):
     baskets = Baskets(draw, users=int(draw.integers(40, 120)))
-    data = norn.Dataset(baskets.matrix, feature_labels=baskets.dataset.feature_labels, example_labels=[f"user{u}" for u in range(baskets.matrix.shape[0])])
+    data = norn.Dataset(baskets.matrix, feature_labels=baskets.dataset.feature_labels,
+                        example_labels=[f"user{u}" for u in range(baskets.matrix.shape[0])])
     model = norn.Recommender(epochs=2, batch=20, device="cpu", threads=1).fit(data)
     asked = np.sort(draw.choice(len(data), 9, replace=False))
     vectors = model.transform(data).astype(np.float64)

@@ -72,7 +72,8 @@ class JournalTest(SeededTest):
             self.assertIn("from a copy, or remove this line and all that follow", str(caught.exception))
 
     def test_numbers_are_whole_and_within_what_every_reader_holds(self):
-        for number, good in [(0, True), (2**53 - 1, True), (2**53, False), (-1, False), (1.0, False), (True, False), ("1", False), (None, False)]:
+        for number, good in [(0, True), (2**53 - 1, True), (2**53, False), (-1, False), (1.0, False), (True, False), ("1", False),
+                             (None, False)]:
             path, events = self.filled(3)
             with open(path, "ab") as file:
                 file.write(json.dumps({**events[-1], "n": len(events) + 1, "trial": number}).encode() + b"\n")

@@ -51,7 +51,8 @@ def check_pages(root):
         text = path.read_text(encoding="utf-8")
         head = "".join(text.splitlines(keepends=True)[:FIRST_SCREEN])
         if calls_programs(text) and "generated" not in head.lower() and box not in head:
-            yield f"docs/user/{path.name}: calls programs; the box of docs/index.md belongs into its first {FIRST_SCREEN} lines, word for word"
+            yield (f"docs/user/{path.name}: calls programs; the box of docs/index.md belongs into its first "
+                   f"{FIRST_SCREEN} lines, word for word")
 
 
 def check_versions(root):

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
 """Checks that files and functions stay readable: files of code under 500 lines, functions under 60 (their bodies,
-from the opening brace to the closing one), a licence line on top. Prints one line a violation.
+from the opening brace to the closing one), a licence line on top; lines of Python at most 140 columns (of C++ clang-format
+sees to it). Prints one line a violation.
 
 Functions are found by the layout that clang-format gives them: a line that ends in `{` and the first line after it
 that closes at the same indentation.
@@ -14,6 +15,8 @@ import checking
 
 FILE_LIMIT = 500
 FUNCTION_LIMIT = 60
+LINE_LIMIT = 140  # of Python, as .editorconfig says, but for what checkers are told behind it
+TOLD_TO_CHECKERS = re.compile(r"  # (type:|pyright:|noqa).*")
 FOLDERS = ("include", "src", "kernels", "python", "tools", "tests", ".ci")
 CODE = {".h", ".cpp", ".cu", ".cuh"}
 SHELL = {".sh"}
@@ -77,6 +80,9 @@ def check_file(path, root):
         yield f"{relative}: {text.count(chr(10))} lines, limit {FILE_LIMIT}"
     if not any("SPDX-License-Identifier: Apache-2.0" in line for line in lines[:3]):
         yield f"{relative}: no SPDX licence line on top"
+    if path.suffix in PYTHON:
+        long = ((n, len(TOLD_TO_CHECKERS.sub("", line))) for n, line in enumerate(lines, 1))
+        yield from (f"{relative}:{n}: {length} columns, limit {LINE_LIMIT}" for n, length in long if length > LINE_LIMIT)
     if path.suffix in CODE:
         functions = cpp_functions(lines)
     elif path.suffix in PYTHON:

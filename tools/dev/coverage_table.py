@@ -43,7 +43,8 @@ def main():
         folder = f"{'/'.join(path.parts[:-1][:3 if path.parts[0] == 'python' else 2])}, {language}"
         for sums in (folders[folder], totals["all " + language]):
             sums[:] = [one + other for one, other in zip(sums, numbers)]
-    print_rows("folder", [(name, *numbers) for name, numbers in sorted(folders.items())] + [(name, *numbers) for name, numbers in sorted(totals.items())])
+    print_rows("folder", [(name, *numbers) for name, numbers in sorted(folders.items())]
+               + [(name, *numbers) for name, numbers in sorted(totals.items())])
     worst = sorted(files, key=lambda file: file[1] - file[2] + file[3] - file[4], reverse=True)[:WORST]
     print()
     print_rows("most lines and branches that nothing reaches", worst)

@@ -81,8 +81,8 @@ OPTIONS = set(re.findall(r"--[a-z][a-z0-9-]*", (ROOT / "docs/user/command_line.m
 
 
 def with_options(text):
-    """The library's settings as the programs' options, `validation_split` as --validation-split, where a program has that option: `unit_labels` is
-    one of C++ and Python alone."""
+    """The library's settings as the programs' options, `validation_split` as --validation-split, where a program has that option:
+    `unit_labels` is one of C++ and Python alone."""
     def shown_as(found):
         option = "--" + found[1].replace("_", "-")
         return option if option in OPTIONS else found[0]
@@ -163,7 +163,8 @@ UNTESTED = "tools/dev/untested_errors.txt"
 
 # Title, folders or files, and what to do about all of them.
 GROUPS = (
-    ("Descriptors and other JSON", ("src/nn/", "src/engine/network/network.cpp", "src/engine/train/gradient_check.cpp", "tools/cdl/command_file"),
+    ("Descriptors and other JSON", ("src/nn/", "src/engine/network/network.cpp", "src/engine/train/gradient_check.cpp",
+                                    "tools/cdl/command_file"),
      "The text is wrong, and nothing was begun. `--explain KEY` says what a key takes; an editor that knows JSON schemas finds most of "
      "this as you type (configs/schema)."),
     ("Command lines", ("tools/", "src/run/"),
@@ -201,8 +202,8 @@ def tables(messages):
         title = next(t for t, prefixes, _ in GROUPS if name.startswith(prefixes))
         groups[title].append((shown(message).replace("|", "\\|").strip(), code))
     yield ("## Messages\n\nEach of these is asserted by a test, word for word; … stands for what differs. File, line or layer may stand "
-           "before it. Options are those of the programs: C++ and Python say `validation_split` for --validation-split. What no program has "
-           "stands as they say it.")
+           "before it. Options are those of the programs: C++ and Python say `validation_split` for --validation-split. What no program "
+           "has stands as they say it.")
     for title, _, text in GROUPS:
         rows = "\n".join(f"| {message} | {code} |" for message, code in sorted(set(groups[title])))
         yield f"### {title}\n\n{text}\n\n| message | exit code |\n|---|---|\n{rows}"
@@ -225,7 +226,8 @@ def exit_codes_table():
     from norn.errors import EXIT_CODES
 
     rows = [(code, f"`{one.kind}`" if one.kind else "", one.meaning, one.advice) for code, one in EXIT_CODES.items()]
-    rows.append(("128 + n", "`signal`", "ended by signal n before anything was worth keeping; 137 of a step of daily: a program of it was killed", ""))
+    rows.append(("128 + n", "`signal`",
+                 "ended by signal n before anything was worth keeping; 137 of a step of daily: a program of it was killed", ""))
     head = "| code | kind | meaning | what to do |\n|---|---|---|---|\n"
     return head + "".join(f"| {' | '.join(map(str, row))} |\n".replace("|  |", "| |") for row in rows)
 

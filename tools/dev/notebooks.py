@@ -41,7 +41,8 @@ def notebook_of(page):
     """A notebook that has not been executed."""
     cells = []
     for number, (kind, text) in enumerate(cells_of(page)):
-        cell = {"cell_type": "markdown" if kind == "markdown" else "code", "id": f"part{number}", "metadata": {}, "source": source_of(kind, text)}
+        cell = {"cell_type": "markdown" if kind == "markdown" else "code", "id": f"part{number}", "metadata": {},
+                "source": source_of(kind, text)}
         cells.append(cell if kind == "markdown" else cell | {"execution_count": None, "outputs": []})
     kernel = {"display_name": "Python 3", "language": "python", "name": "python3"}
     return {"cells": cells, "metadata": {"kernelspec": kernel, "language_info": {"name": "python"}}, "nbformat": 4, "nbformat_minor": 5}
@@ -74,7 +75,8 @@ def executed(notebook, folder):
     import nbformat
 
     made = nbformat.from_dict(notebook)
-    nbclient.NotebookClient(made, kernel_name="python3", timeout=600, record_timing=False, resources={"metadata": {"path": f"{folder}/{NOTEBOOKS}"}}).execute()
+    nbclient.NotebookClient(made, kernel_name="python3", timeout=600, record_timing=False,
+                            resources={"metadata": {"path": f"{folder}/{NOTEBOOKS}"}}).execute()
     for cell in made.cells:
         cell.metadata = {}
         if cell.cell_type == "code":

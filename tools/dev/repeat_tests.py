@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs tests that draw random numbers many times, each time with another NORN_TEST_SEED, and tells which seeds failed.
 
-  tools/dev/repeat_tests.py --times 200 --jobs 2 --build build/cpu --keep failures tests/tuner/journal_test.py tests/python/labels_test.py ...
+  tools/dev/repeat_tests.py --times 200 --jobs 2 --build build/cpu --keep failures tests/tuner/journal_test.py tests/python/labels_test.py
+  ...
 
 Tests of tests/python run under pytest of build/venv, the others by themselves. Without names: every Python test that reads NORN_TEST_SEED,
 by itself or through its fixture or base class. A failed run's output is kept in the folder --keep, under the test's name and its seed.
@@ -23,7 +24,8 @@ LONG = ("tests/attack", "tests/bench", "tests/cuda", "executors_", "soak_test", 
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tests", nargs="*", metavar="TEST", help="files; without any, all that draw, but for those that take minutes or servers")
+    parser.add_argument("tests", nargs="*", metavar="TEST",
+                        help="files; without any, all that draw, but for those that take minutes or servers")
     parser.add_argument("--times", type=int, default=200, help="runs of each test [200]")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="runs at the same time [cores]")
     parser.add_argument("--build", default="build/cpu", help="folder with bin and python [build/cpu]")
@@ -36,16 +38,19 @@ def options():
 
 def tests_that_draw():
     found = [path.relative_to(ROOT) for path in sorted(ROOT.glob("tests/**/*_test.py"))]
-    return [str(path) for path in found if not any(part in str(path) for part in LONG) and any(mark in (ROOT / path).read_text() for mark in MARKS)]
+    return [str(path) for path in found if not any(part in str(path) for part in LONG)
+            and any(mark in (ROOT / path).read_text() for mark in MARKS)]
 
 
 def run(test, seed, chosen, environment):
     """(seconds, failed)"""
     begin = time.monotonic()
     under_pytest = test.startswith("tests/python/")
-    command = [chosen.python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", test] if under_pytest else ["/usr/bin/python3", "-B", test]
+    command = [chosen.python, "-B", "-m", "pytest", "-q", "-p", "no:cacheprovider", test] if under_pytest else ["/usr/bin/python3", "-B",
+                                                                                                                test]
     try:
-        done = subprocess.run(command, cwd=ROOT, env=environment | {"NORN_TEST_SEED": str(seed)}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+        done = subprocess.run(command, cwd=ROOT, env=environment | {"NORN_TEST_SEED": str(seed)}, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, timeout=chosen.timeout)
         code, said = done.returncode, done.stdout
     except subprocess.TimeoutExpired as expired:

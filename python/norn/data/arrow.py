@@ -68,7 +68,8 @@ def read_feather(path: pathlib.Path) -> Any:
     pa = require_pyarrow("to read Arrow's files")
 
     def read(file: pathlib.Path, data: bytes) -> Any:
-        with _damaged(file, "Arrow"), (pa.ipc.open_file if data.startswith(b"ARROW1") else pa.ipc.open_stream)(pa.BufferReader(data)) as reader:
+        with _damaged(file, "Arrow"), (pa.ipc.open_file if data.startswith(b"ARROW1")
+                                       else pa.ipc.open_stream)(pa.BufferReader(data)) as reader:
             return reader.read_all()
 
     return _of_files(path, read)
@@ -85,8 +86,10 @@ def read_json_lines(path: pathlib.Path, as_text: Sequence[str]) -> Any:
         require_utf8(data, file)
         if not data.strip():
             raise DataError(f"{file}: holds no lines; name a file with examples")
-        options = {"read_options": json.ReadOptions(block_size=min(len(data) + 1, 2**31 - 1))}  # in one piece, so that rows are counted from its beginning
-        with _told(f"{file}: {{}}; every line is an object of the same kinds of values, such as " '{"user": "ann", "items": ["soap", "tea"]}'):
+        # In one piece, so that rows are counted from its beginning
+        options = {"read_options": json.ReadOptions(block_size=min(len(data) + 1, 2**31 - 1))}
+        with _told(f"{file}: {{}}; every line is an object of the same kinds of values, such as " '{"user": "ann", "items": ["soap", '
+                                                                                                  '"tea"]}'):
             table = json.read_json(io.BytesIO(data), **options)
             fields = [_without_times(table.schema.field(name)) for name in table.schema.names if name in as_text]
             if any(field != table.schema.field(field.name) for field in fields):

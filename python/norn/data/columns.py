@@ -84,7 +84,8 @@ class ArrowColumn(Column):
         try:
             return codes, coded.dictionary.cast(pa.large_string()).to_pylist()
         except UnicodeDecodeError as error:
-            raise DataError(f"{self.place}: column \"{self.name}\" holds text that is not UTF-8 ({error.object[:40]!r}); convert it first") from None
+            raise DataError(f"{self.place}: column \"{self.name}\" holds text that is not UTF-8 ({error.object[:40]!r}); "
+                            "convert it first") from None
 
     def numbers(self) -> tuple[Array, Array | None]:
         array = self.array.cast("int64") if self.kind == "time" else self.array
@@ -110,7 +111,8 @@ class ArrayColumn(Column):
             self.kind = kinds.get(self.array.dtype.kind, str(self.array.dtype))
 
     def _take_objects(self) -> None:
-        missing = np.asarray(self.array != self.array, dtype=bool) | np.array([value is None for value in self.array])  # not a number, or None
+        # Not a number, or None
+        missing = np.asarray(self.array != self.array, dtype=bool) | np.array([value is None for value in self.array])
         types: set[type] = set(map(type, self.array[~missing]))
         self.missing = missing if missing.any() else None
         if types <= {str}:
@@ -162,7 +164,8 @@ class Table:
     def fail(self, column: Column, at: Any, fault: str) -> NoReturn:
         """DataError of a value that is kept, by the row of the source, from 0, in which it stands."""
         entry = at if self.kept is None else self.kept[at]
-        raise DataError(f"{self.place}: column \"{column.name}\", row {entry if self.row_of is None else self.row_of[entry]} (from 0): {fault}")
+        raise DataError(f"{self.place}: column \"{column.name}\", row {entry if self.row_of is None else self.row_of[entry]} (from 0): "
+                        f"{fault}")
 
     def codes(self, column: Column) -> tuple[Array, list[str]]:
         codes, labels = column.codes()
@@ -180,7 +183,8 @@ class Table:
         column = self.column(name, argument)
         if column.kind not in ("text", "integer"):
             way = 'for example with .astype("int64")' if column.kind == "float" else "for example to text"
-            raise DataError(f"{self.place}: column \"{name}\" ({argument}) holds {column.kind} data; labels are text or whole numbers: convert it, {way}")
+            raise DataError(f"{self.place}: column \"{name}\" ({argument}) holds {column.kind} data; labels are text or whole numbers: "
+                            f"convert it, {way}")
         codes, labels = self.codes(column)
         empty = labels.index("") if "" in labels else -1
         wrong = np.flatnonzero((codes < 0) | (codes == empty))

@@ -154,8 +154,8 @@ def with_features(entries: Entries, labels: Sequence[str], empty_rows: str) -> t
     left = left.taken(kept).with_numbered_examples()
     lost = np.unique(entries.examples).size - len(left.example_labels)
     if lost and empty_rows == "error":
-        _log.warning("%s: %d examples have none of the features given and are left out, so rows are not those of all examples; choose with `empty_rows` keep "
-                     "or drop", entries.place, lost)
+        _log.warning("%s: %d examples have none of the features given and are left out, so rows are not those of all examples; choose with "
+                     "`empty_rows` keep or drop", entries.place, lost)
     return left, int(kept.size - np.count_nonzero(kept))
 
 
@@ -186,7 +186,8 @@ class Rows:
     def taken(self, kept: Array) -> Rows:
         """Entries of a mask, in rows as many as before."""
         begin = _offsets(np.bincount(self.row_of()[kept], minlength=self.examples))
-        return Rows(begin, self.columns[kept], None if self.values is None else self.values[kept], None if self.times is None else self.times[kept])
+        return Rows(begin, self.columns[kept], None if self.values is None else self.values[kept],
+                    None if self.times is None else self.times[kept])
 
     def of_examples(self, kept: Array) -> Rows:
         """Rows of a mask."""

@@ -104,7 +104,8 @@ def _to_csr(matrix: Any, argument: str) -> Any:
 def _native(matrix: Any, argument: str) -> Any:
     """SciPy's own functions take no other order of bytes, and no values of 16 bits."""
     given = (matrix.data, matrix.indices, matrix.indptr)
-    arrays = tuple(a.astype(np.float32 if a.dtype.kind == "f" and a.itemsize == 2 else a.dtype.newbyteorder("="), copy=False) for a in given)
+    arrays = tuple(a.astype(np.float32 if a.dtype.kind == "f" and a.itemsize == 2 else a.dtype.newbyteorder("="), copy=False)
+                   for a in given)
     if all(a is b for a, b in zip(arrays, given)):
         return matrix
     _log.debug("`%s` is copied to this machine's types", argument)
@@ -115,7 +116,8 @@ def _require_whole(matrix: Any, argument: str, row: str, column: str) -> None:
     """`row`, `column`: what indptr and indices stand for."""
     begin, columns, values = matrix.indptr, matrix.indices, matrix.data
     rows, width = matrix.shape if row == "row" else matrix.shape[::-1]
-    for name, array, kinds, wanted in (("indptr", begin, "iu", "int32"), ("indices", columns, "iu", "int32"), ("values", values, "biuf", "float32")):
+    for name, array, kinds, wanted in (("indptr", begin, "iu", "int32"), ("indices", columns, "iu", "int32"),
+                                       ("values", values, "biuf", "float32")):
         if array.dtype.kind not in kinds:
             raise DataError(f"`{argument}`: its {name} are {array.dtype}, expected {wanted}")
         if array.ndim != 1:
@@ -135,7 +137,8 @@ def _require_whole(matrix: Any, argument: str, row: str, column: str) -> None:
 
 def floats_of(matrix: Any, argument: str) -> Array:
     """The values: float32 as they stand."""
-    return float32_of(matrix.data, argument, lambda entry: f"row {row_of(matrix.indptr, entry)} (from 0): the value of column {matrix.indices[entry]}")
+    return float32_of(matrix.data, argument,
+                      lambda entry: f"row {row_of(matrix.indptr, entry)} (from 0): the value of column {matrix.indices[entry]}")
 
 
 def float32_of(values: Array, argument: str, place: Callable[[int], str]) -> Array:
@@ -147,7 +150,8 @@ def float32_of(values: Array, argument: str, place: Callable[[int], str]) -> Arr
         made = np.ascontiguousarray(values, dtype=np.float32)
     lost = np.flatnonzero(np.isinf(made) & np.isfinite(values))
     if lost.size:
-        raise DataError(f"`{argument}`: {place(int(lost[0]))} is {float(values.flat[lost[0]])!r}, which does not fit float32: it holds up to 3.4e38")
+        raise DataError(f"`{argument}`: {place(int(lost[0]))} is {float(values.flat[lost[0]])!r}, which does not fit float32: it holds up "
+                        "to 3.4e38")
     return made
 
 
@@ -166,7 +170,8 @@ def finite_csr(data: Any, argument: str) -> Any:
     wrong = np.flatnonzero(~np.isfinite(values))
     if wrong.size:
         at = int(wrong[0])
-        _fail(matrix, at, argument, f"the value of column {matrix.indices[at]} is {float(matrix.data[at])!r}, expected a finite 32-bit number")
+        _fail(matrix, at, argument,
+              f"the value of column {matrix.indices[at]} is {float(matrix.data[at])!r}, expected a finite 32-bit number")
     columns = matrix.indices[: matrix.indptr[-1]].astype(np.int32, copy=False)
     made: Any = sp.csr_matrix((values, columns, matrix.indptr), shape=matrix.shape, copy=False)
     made.has_canonical_format = True

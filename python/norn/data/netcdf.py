@@ -54,8 +54,10 @@ def read_pair(path: str, name: str | None = None) -> Pair:
     for found in (inputs, outputs):
         if found is not None and (found["dense"] is not None or found["weights"] is not None):
             kind = "is dense" if found["dense"] is not None else "has weights of examples"
-            raise DataError(f"{path}: data set \"{found['name']}\" {kind}, and norn.Dataset holds sparse examples alone; train from the file")
-    same = outputs is not None and not outputs["own_units"] and all(np.array_equal(inputs[key], outputs[key]) for key in ("row_begin", "columns"))
+            raise DataError(f"{path}: data set \"{found['name']}\" {kind}, and norn.Dataset holds sparse examples alone; train from the "
+                            "file")
+    same = outputs is not None and not outputs["own_units"] and all(np.array_equal(inputs[key], outputs[key])
+                                                                    for key in ("row_begin", "columns"))
     targets = None if outputs is None or same else _side(outputs, inputs["width"])
     return Pair(name.removesuffix("_input"), _side(inputs, inputs["width"]), targets, from_text(inputs["example_labels"]))
 
@@ -73,13 +75,15 @@ def write_pair(path: str, pair: Pair, target_values: bool) -> None:
 
     targets = pair.targets or pair.inputs
     sets = [_set_of(f"{pair.name}_input", pair.inputs, True, "feature", pair.name),
-            _set_of(f"{pair.name}_output", targets, target_values or targets.own_units, "target" if targets.own_units else "feature", pair.name)]
+            _set_of(f"{pair.name}_output", targets, target_values or targets.own_units, "target" if targets.own_units else "feature",
+                    pair.name)]
     examples = b"" if pair.example_labels is None else to_text(pair.example_labels, "example", pair.name)
     _core.write_sets(path, sets, examples)
 
 
 def _set_of(name: str, side: Side, with_values: bool, what: str, place: str) -> dict[str, Any]:
-    return {"name": name, "width": side.width, "own_units": side.own_units, "row_begin": np.ascontiguousarray(side.rows.begin, dtype=np.int64),
+    return {"name": name, "width": side.width, "own_units": side.own_units,
+            "row_begin": np.ascontiguousarray(side.rows.begin, dtype=np.int64),
             "columns": np.ascontiguousarray(side.rows.columns).view(np.uint32), "values": side.rows.values if with_values else None,
             "feature_labels": None if side.labels is None else to_text(side.labels, what, place)}
 

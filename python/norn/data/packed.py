@@ -98,7 +98,8 @@ def _of_places(error: Error, names: dict[str, str]) -> Error:
             text = text.replace(made, name) if isinstance(text, str) else text
         return text
 
-    return type(error)(renamed(str(error)), problems=[{key: renamed(value) for key, value in problem.items()} for problem in error.problems])
+    return type(error)(renamed(str(error)), problems=[{key: renamed(value) for key, value in problem.items()}
+                                                      for problem in error.problems])
 
 
 def require_there(path: pathlib.Path) -> None:

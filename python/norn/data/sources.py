@@ -42,7 +42,8 @@ _MEANINGLESS = {
     "dsstne": ("dsstne text, which has no columns", ("example", "feature", "header")),
     "list": ("list text, which has neither columns nor values", ("example", "feature", "value", "header")),
     "libsvm": ("LibSVM text, which has numbers in place of names and always values", ("example", "feature", "value", "header")),
-    "columns": ("columns that importer does not read by itself: other separators, filters, RecBole's and MovieLens' files", ("skip_malformed",)),
+    "columns": ("columns that importer does not read by itself: other separators, filters, RecBole's and MovieLens' files",
+                ("skip_malformed",)),
     "parquet": ("Parquet", _OF_TEXT), "arrow": ("Arrow and Feather files", _OF_TEXT), "jsonl": ("JSON lines", _OF_TEXT),
     "npz": (".npz, which has a matrix", (*_OF_COLUMNS, *_OF_TEXT, "duplicates", "empty_rows")),
     "matrix": ("a matrix", (*_OF_COLUMNS, *_OF_TEXT, "duplicates", "empty_rows", "format")),
@@ -71,7 +72,8 @@ class Wanted:
     def refuse_for(self, kind: str, place: str) -> None:
         """UsageError for arguments that are given and have no meaning for such a source."""
         called, names = _MEANINGLESS[kind]
-        unlike = {name: getattr(self, name) != getattr(Wanted, name) for name in names if name != "where"} | {"where": bool(self.conditions)}
+        unlike = {name: getattr(self, name) != getattr(Wanted, name)
+                  for name in names if name != "where"} | {"where": bool(self.conditions)}
         given = [f"`{name}`" for name in names if unlike[name]]
         if given:
             raise UsageError(f"{place}: {', '.join(given)} {'does' if len(given) == 1 else 'do'} not go with {called}; leave "
@@ -209,7 +211,8 @@ def _read_columns(path: pathlib.Path, wanted: Wanted, place: str) -> Entries:
     source = arrow.read_columns(path, layout.separator, None if layout.header else layout.names, as_text)
     entries = entries_of(arrow.table_of(source, wanted.columns, place), wanted)
     lines = text.first_lines(path, layout.separator) if guessed else []
-    doubt = _core.first_line_doubt(layout.header, lines, lines[0][0] in entries.example_labels, lines[0][1] in entries.feature_labels) if lines else None
+    doubt = _core.first_line_doubt(layout.header, lines, lines[0][0] in entries.example_labels,
+                                   lines[0][1] in entries.feature_labels) if lines else None
     if doubt:
         _log.warning("%s: %s", place, doubt)
     return entries
@@ -279,7 +282,8 @@ def _mixed_column(source: Any) -> str:
         by_kind = {type(value): value for value in source[name] if value is not None and value == value}
         if source[name].dtype == object and len(by_kind) > 1:
             shown = " and ".join(repr(value) for value in list(by_kind.values())[:2])
-            return f'column "{name}" holds mixed types, such as {shown}: labels are all text or all whole numbers; .astype(str) makes text of them'
+            return (f'column "{name}" holds mixed types, such as {shown}: labels are all text or all whole numbers; '
+                    ".astype(str) makes text of them")
     return ""
 
 
@@ -326,10 +330,12 @@ def entries_of(table: Table, wanted: Wanted) -> Entries:
     if table.rows == 0:
         raise DataError(f"{table.place}: the table has no rows")
     if table.empty_rows.size and wanted.empty_rows != "drop":
-        raise DataError(f"{table.place}: row {table.empty_rows[0]} (from 0) has no features; leave it out, or choose with `empty_rows` drop")
+        raise DataError(f"{table.place}: row {table.empty_rows[0]} (from 0) has no features; leave it out, or choose with "
+                        "`empty_rows` drop")
     table.kept = rows_where(table, wanted.conditions)
     if table.kept is not None and table.kept.size == 0:
-        raise DataError(f"{table.place}: no row is left of {table.rows} where " + " and ".join(dict.fromkeys(one.text for one in wanted.conditions)))
+        raise DataError(f"{table.place}: no row is left of {table.rows} where "
+                        + " and ".join(dict.fromkeys(one.text for one in wanted.conditions)))
     examples, example_labels = table.labels(wanted.example, "example")
     features, feature_labels = table.labels(wanted.feature, "feature")
     values = None if wanted.value is None else table.values(wanted.value, "value")

@@ -39,12 +39,13 @@ def split_rows(rows: Rows, split: str, by: str, seed: int, labels: bytes, place:
 
     choice("split_by", by, _BY)
     if not split.startswith(_RULES):
-        raise UsageError(f"`split` {split!r}: there is no such rule;{did_you_mean(split, _RULES)} choose of: ratio:0.8/0.2, ratio:0.8/0.1/0.1, "
-                         "leave-one-out, leave-last-out, time:2026-01-31 or time:2026-01-30/2026-01-31")
+        raise UsageError(f"`split` {split!r}: there is no such rule;{did_you_mean(split, _RULES)} choose of: ratio:0.8/0.2, "
+                         "ratio:0.8/0.1/0.1, leave-one-out, leave-last-out, time:2026-01-31 or time:2026-01-30/2026-01-31")
     if by_time(split) and rows.times is None:
         raise UsageError(f"`split` {split} needs the column with the time of each entry; name it with `time`")
     settings = {"split": split, "split_by": by, "seed": count("seed", seed, 0, 2**64 - 1)}
-    names, by_entry, part = _core.share_out(settings, rows.begin.astype(np.int64, copy=False), rows.columns.view(np.uint32), labels, rows.times)
+    names, by_entry, part = _core.share_out(settings, rows.begin.astype(np.int64, copy=False), rows.columns.view(np.uint32), labels,
+                                            rows.times)
     if by_entry:
         parts = _parts_of_entries(rows, names, part)
     else:
@@ -52,8 +53,8 @@ def split_rows(rows: Rows, split: str, by: str, seed: int, labels: bytes, place:
     for made in parts:
         wanted = made.inputs if made.targets is None else made.targets
         if not (made.examples.size and made.inputs.columns.size and wanted.columns.size):
-            raise DataError(f"{place}: {made.examples.size} examples with {made.inputs.columns.size} input and {wanted.columns.size} target "
-                            f"entries are left for the {made.name} part; give more data or change `split` {split}")
+            raise DataError(f"{place}: {made.examples.size} examples with {made.inputs.columns.size} input and {wanted.columns.size} "
+                            f"target entries are left for the {made.name} part; give more data or change `split` {split}")
     return parts
 
 

@@ -108,8 +108,8 @@ def parse(where: str | Sequence[str] | None) -> list[Condition]:
     if where is None:
         return []
     if not isinstance(where, (str, list, tuple)):
-        raise UsageError(f"`where` is of type {type(where).__name__}, expected a filter as text, such as \"rating >= 4\", or a list of such; rows of a "
-                         "frame are chosen by a mask before: frame[frame.rating >= 4]")
+        raise UsageError(f"`where` is of type {type(where).__name__}, expected a filter as text, such as \"rating >= 4\", or a list of "
+                         "such; rows of a frame are chosen by a mask before: frame[frame.rating >= 4]")
     texts = [where] if isinstance(where, str) else list(where)
     for text in texts:
         if not isinstance(text, str):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The messages of Caffe's files, as far as they are read: names, numbers and types of fields, for protobuf. Other fields are passed over."""
+"""The messages of Caffe's files, as far as they are read: names, numbers and types of fields, for protobuf. Other fields are passed
+over."""
 from __future__ import annotations
 
 from typing import Any

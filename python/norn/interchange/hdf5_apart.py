@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads arrays of an HDF5 file in a process of its own: the HDF5 library may crash on a damaged file, find no end, or ask for all memory."""
+"""Reads arrays of an HDF5 file in a process of its own: the HDF5 library may crash on a damaged file, find no end, or ask for all
+memory."""
 from __future__ import annotations
 
 import json
@@ -62,7 +63,8 @@ def read_hdf5(file: str, where: str) -> tuple[dict[str, np.ndarray], dict[str, s
         try:
             child = subprocess.run([sys.executable, "-c", _CHILD, os.path.abspath(file), folder, str(limit), str(SECONDS)], cwd=folder,
                                    capture_output=True, timeout=4 * SECONDS, check=False,
-                                   env={**os.environ, "HDF5_USE_FILE_LOCKING": "FALSE", "HDF5_PLUGIN_PRELOAD": "::", "OPENBLAS_NUM_THREADS": "1"})
+                                   env={**os.environ, "HDF5_USE_FILE_LOCKING": "FALSE", "HDF5_PLUGIN_PRELOAD": "::",
+                                        "OPENBLAS_NUM_THREADS": "1"})
         except subprocess.TimeoutExpired as error:
             raise fail(where, f"its arrays are not read within {4 * SECONDS} s; the file is damaged") from error
         if child.returncode < 0:

@@ -99,7 +99,8 @@ class _Matcher:
         for name, parameter in self.left.items():
             if parameter.endswith(" featureWeights") and parameter not in self.parameters:
                 self.problems.add(f"array \"{shown(name)}\" is missing, the weights of the input's features, because the layer has "
-                                  "\"InputWeighting\", as those of recipes; give it, 1 for each unit where there is none, or leave that key out of `like`")
+                                  "\"InputWeighting\", as those of recipes; give it, 1 for each unit where there is none, or leave that "
+                                  "key out of `like`")
         self.problems.raise_any()
         return Parts(self.wiring.descriptor, self.parameters)
 

@@ -98,7 +98,8 @@ class _Reader:
             if operator not in HANDLERS:
                 raise Unsupported("Norn's layers have nothing of the kind")
             attributes = {a.name: self.onnx.helper.get_attribute_value(a) for a in node.attribute}
-            attributes = {key: self._array(value) if isinstance(value, self.onnx.TensorProto) else value for key, value in attributes.items()}
+            attributes = {key: self._array(value) if isinstance(value, self.onnx.TensorProto) else value
+                          for key, value in attributes.items()}
             results = HANDLERS[operator](Node(self.graph, operator, node.name or "", inputs, names, attributes, node.output[0]))
             self.values.update(zip(node.output, results if isinstance(results, tuple) else (results,)))
 

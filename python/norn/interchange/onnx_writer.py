@@ -100,8 +100,8 @@ class _Writer:
             if forced and dense is False:
                 problems.add(f"`dense` is False, but layer \"{layer.name}\" is added to others by Skip, which needs all of its units")
             if forced and dense is None and (layer.units or 0) > WIDEST_DENSE:
-                problems.add(f"layer \"{layer.name}\" has {layer.units} units, and by Skip must be dense, {4 * (layer.units or 0)} bytes an "
-                             "example; write it so with `dense`")
+                problems.add(f"layer \"{layer.name}\" has {layer.units} units, and by Skip must be dense, {4 * (layer.units or 0)} bytes "
+                             "an example; write it so with `dense`")
         problems.raise_any()
 
     # Nodes, and the names of what they give.

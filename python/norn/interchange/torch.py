@@ -47,7 +47,9 @@ def import_torch(source: Path | Mapping[str, object], like: Descriptor, *, names
         try:
             source = torch.load(where, map_location="cpu", weights_only=True)
         except pickle.UnpicklingError as error:
-            raise fail(where, f"holds more than arrays, such as a whole module, or is damaged; save module.state_dict(): {shown(error)}") from error
+            raise fail(where,
+                       f"holds more than arrays, such as a whole module, or is damaged; save module.state_dict(): "
+                       f"{shown(error)}") from error
     if not isinstance(source, Mapping):
         raise fail(where, f"holds a {type(source).__name__}, not a state_dict; save module.state_dict()")
     arrays = {}

@@ -14,6 +14,7 @@ else:
     from .._lazy import lazy
 
     _HOMES = {"transforming": ("transform",), "writing": ("write_dataset",), "launching": ("launch", "Training")}
-    _STAGES = {"estimating": ("NornRecommender", "NornModel"), "evaluating": ("RankingEvaluator",)}  # of pyspark.ml, whose classes they extend
+    # Of pyspark.ml, whose classes they extend
+    _STAGES = {"estimating": ("NornRecommender", "NornModel"), "evaluating": ("RankingEvaluator",)}
     __getattr__, __dir__ = lazy(globals(), _HOMES | _STAGES)[1:]
     __all__ = [name for names in _HOMES.values() for name in names]  # what is there without PySpark, too

@@ -112,7 +112,8 @@ class NornModel(Model, _params.NornParams, MLReadable, MLWritable):
         require_lists(dataset, item, rating)
         output, scores = self._get("outputCol"), self._get("scoresCol")
         given = dataset.withColumn(_AS_LABELS, column_of(item).cast("array<string>")) if self._item_type else dataset
-        made = transform(given, self._file, self._get("numItems"), input=_AS_LABELS if self._item_type else item, values=rating, output=output,
+        made = transform(given, self._file, self._get("numItems"), input=_AS_LABELS if self._item_type else item, values=rating,
+                         output=output,
                          scores=scores, unknown=self._get("unknown"), filter_already_liked_items=self._get("filterAlreadyLikedItems"),
                          **{name: self._get(name) for name in _params._DEVICE})
         if self._item_type in ("", "string"):
@@ -139,7 +140,8 @@ class NornModel(Model, _params.NornParams, MLReadable, MLWritable):
 
     def _recommended(self, users: Any, count: int) -> Any:
         item = self._get("itemCol")
-        plain = self.copy().setParams(numItems=count, unknown="ignore", outputCol="norn items", scoresCol="norn scores", filterAlreadyLikedItems=True)
+        plain = self.copy().setParams(numItems=count, unknown="ignore", outputCol="norn items", scoresCol="norn scores",
+                                      filterAlreadyLikedItems=True)
         lists = plain.transform(users)
         pairs = functions.arrays_zip(column_of("norn items").alias(item), column_of("norn scores").alias("rating"))
         return lists.select(column_of(self._get("userCol")), pairs.alias("recommendations"))

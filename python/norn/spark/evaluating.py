@@ -39,14 +39,18 @@ class RankingEvaluator(Evaluator, HasPredictionCol, HasLabelCol, NornParams, Def
         names = self._get("predictionCol"), self._get("labelCol")
         for argument, name in zip(("predictionCol", "labelCol"), names):
             if not has_lists(dataset, name, argument):
-                raise UsageError(f"`{argument}`: column \"{name}\" holds {dataset.schema[name].dataType.simpleString()}, expected lists of items")
-        predicted, wanted = (functions.coalesce(column_of(name).cast("array<string>"), functions.array().cast("array<string>")) for name in names)
+                raise UsageError(f"`{argument}`: column \"{name}\" holds {dataset.schema[name].dataType.simpleString()}, expected lists of "
+                                 "items")
+        predicted, wanted = (functions.coalesce(column_of(name).cast("array<string>"), functions.array().cast("array<string>"))
+                             for name in names)
         # Items become their places in the prediction, and numbers below 0 where they are not in it: metrics ask for no more.
         place = functions.transform(predicted, lambda item, at: (at + 1).cast("double"))
         found = functions.transform(functions.array_distinct(wanted), lambda item, at: functions.when(
-            functions.array_position(predicted, item) > 0, functions.array_position(predicted, item).cast("double")).otherwise((-1 - at).cast("double")))
+            functions.array_position(predicted, item) > 0,
+            functions.array_position(predicted, item).cast("double")).otherwise((-1 - at).cast("double")))
         rows = dataset.select(place.alias("prediction"), found.alias("label")).where(functions.size("label") > 0)
-        metric = SparksEvaluator(predictionCol="prediction", labelCol="label", metricName=self._get("metricName"), k=self._get("k")).evaluate(rows)
+        metric = SparksEvaluator(predictionCol="prediction", labelCol="label", metricName=self._get("metricName"),
+                                 k=self._get("k")).evaluate(rows)
         if not metric > 0 and rows.isEmpty():
             raise DataError(f"`labelCol`: column \"{names[1]}\" has nothing that was held out, in any row")
         return metric

@@ -62,7 +62,8 @@ class Prediction:
         held = self._model()
         lists = batch.column(self.input)
         ids, scores = held.recommender.recommend(
-            self._matrix(batch, held), self.N, filter_already_liked_items=self.seen, filter_items=self.filter_items, items=self.items, layer=self.layer)
+            self._matrix(batch, held), self.N, filter_already_liked_items=self.seen, filter_items=self.filter_items, items=self.items,
+            layer=self.layer)
         there = ids >= 0
         begin = np.concatenate(([0], np.cumsum(there.sum(axis=1)))).astype(np.int32)
         missing = lists.is_null() if lists.null_count else None
@@ -90,7 +91,8 @@ class Prediction:
             raise DataError(f"column \"{self.input}\": a list names unit {units[again]} twice, with values; name it once")
         begin = np.concatenate(([0], np.cumsum(np.bincount(key // held.width, minlength=lengths.size))))
         data = np.ones(key.size, np.float32) if values is None else values[first]
-        return sp.csr_matrix((data, (key % held.width).astype(np.int32 if held.width < 2**31 else np.int64), begin), shape=(lengths.size, held.width))
+        return sp.csr_matrix((data, (key % held.width).astype(np.int32 if held.width < 2**31 else np.int64), begin),
+                             shape=(lengths.size, held.width))
 
     def _units(self, flat: Any, row_of: np.ndarray, held: _Held) -> np.ndarray:
         """[entries] int64, -1 for what is to be left out."""
@@ -98,8 +100,8 @@ class Prediction:
 
         if pa.types.is_integer(flat.type):
             if self.named and held.input_labels[0].isdecimal():
-                raise UsageError(f"column \"{self.input}\" holds numbers, and the model's labels are numbers too, such as {held.input_labels[0]!r}: "
-                                 "cast the column to array<string>, and they are taken for labels")
+                raise UsageError(f"column \"{self.input}\" holds numbers, and the model's labels are numbers too, such as "
+                                 f"{held.input_labels[0]!r}: cast the column to array<string>, and they are taken for labels")
             numbers = flat.to_numpy(zero_copy_only=False).astype(np.int64)
             units = np.where((numbers >= 0) & (numbers < held.width), numbers, -1)
         else:
@@ -112,7 +114,8 @@ class Prediction:
         if wrong.size and self.unknown == "error":
             name = flat[int(wrong[0])].as_py()
             raise DataError(f"column \"{self.input}\", row {row_of[wrong[0]]} of a batch: the model has no unit {name!r}"
-                            f"{f', expected 0 to {held.width - 1}' if isinstance(name, int) else ''}; leave such out with `unknown`=\"ignore\"")
+                            f"{f', expected 0 to {held.width - 1}' if isinstance(name, int) else ''}; leave such out with "
+                            "`unknown`=\"ignore\"")
         return units
 
     def _numbers(self, batch: Any, lengths: np.ndarray) -> np.ndarray:
@@ -164,7 +167,8 @@ def _opened(lists: Any, name: str) -> tuple[np.ndarray, Any]:
     if flat.null_count:
         at = int(np.flatnonzero(flat.is_null().to_numpy(zero_copy_only=False))[0])
         row = int(np.searchsorted(np.cumsum(lengths), at, side="right"))
-        raise DataError(f"column \"{name}\", row {row} of a batch: an element of the list is null; leave it out, with array_compact for example")
+        raise DataError(f"column \"{name}\", row {row} of a batch: an element of the list is null; leave it out, with array_compact for "
+                        "example")
     return lengths, flat
 
 

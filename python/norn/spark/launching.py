@@ -68,8 +68,8 @@ def launch(data: Path | Sequence[Path], model: Path, *, ranks: int = 1, local_mo
         brings model and record back through the driver's memory, at most spark.driver.maxResultSize.
     profile: a ResourceProfile for the task, which may ask for more GPUs than the session's tasks have.
 
-    Returns a Training. What the trainer says is logged by logging.getLogger("norn"), of a task when it is over. A task whose executor is lost is
-    begun again by Spark, with `shared` and `resume` where the last checkpoint was.
+    Returns a Training. What the trainer says is logged by logging.getLogger("norn"), of a task when it is over. A task whose executor is
+    lost is begun again by Spark, with `shared` and `resume` where the last checkpoint was.
 
     Raises UsageError for wrong arguments and settings before anything begins; and the trainer's errors, with its messages.
     """
@@ -81,7 +81,8 @@ def launch(data: Path | Sequence[Path], model: Path, *, ranks: int = 1, local_mo
     force = checked.pop("force", False)
     job = Job(inputs=_files(data, "data"), validation=_files(validation, "validation") if validation else (), model=_path("model", model),
               run_dir="" if run_dir is None else _path("run_dir", run_dir), options=options_of(checked),
-              recipe=_fitting.recipe_of(own), network=descriptor_of(own), ranks=_words.count("ranks", ranks), device=device, threads=threads, precision=precision,
+              recipe=_fitting.recipe_of(own), network=descriptor_of(own), ranks=_words.count("ranks", ranks), device=device,
+              threads=threads, precision=precision,
               force=force, resume=resume)
     if not os.path.isdir(os.path.dirname(job.model)):
         raise UsageError(f"`model`: there is no folder {os.path.dirname(job.model)}; make it")
@@ -251,8 +252,8 @@ class _Task:
             job = self._here(folder, again=context.attemptNumber() > 0)
             try:
                 if resource is not None and job.device != "cpu" and job.ranks > len(resource.addresses):
-                    raise UsageError(f"`ranks` {job.ranks}: the task has {len(resource.addresses)} of the GPUs; ask for a GPU for each rank by "
-                                     "spark.task.resource.gpu.amount, or by a ResourceProfile in `profile`")
+                    raise UsageError(f"`ranks` {job.ranks}: the task has {len(resource.addresses)} of the GPUs; ask for a GPU for each "
+                                     "rank by spark.task.resource.gpu.amount, or by a ResourceProfile in `profile`")
                 train(job, lines.append, context.cpus(), () if resource is None else resource.addresses)
             except _AGAIN_IN_VAIN as error:
                 yield _rows("line", lines)
@@ -271,7 +272,8 @@ class _Task:
             places[file] = os.path.join(folder, f"data{number}.nc")
             pathlib.Path(places[file]).write_bytes(contents)
         return dataclasses.replace(job, model=os.path.join(folder, "model.nc"), run_dir=os.path.join(folder, "run"),
-                                   inputs=tuple(places[file] for file in job.inputs), validation=tuple(places[file] for file in job.validation))
+                                   inputs=tuple(places[file] for file in job.inputs),
+                                   validation=tuple(places[file] for file in job.validation))
 
     def _files(self, job: Job) -> Iterator[Any]:
         files = [("model.nc", job.model)] if self.sent is not None else []

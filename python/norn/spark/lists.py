@@ -22,7 +22,8 @@ def require_lists(df: Any, item: str, rating: str | None) -> None:
     whole = (types.StringType, types.ByteType, types.ShortType, types.IntegerType, types.LongType)
     of_lists(df, item, "itemCol", whole, "text or whole numbers, or lists of them")
     if rating is not None:
-        of_lists(df, rating, "ratingCol", (types.FloatType, types.DoubleType, types.IntegerType, types.LongType), "lists of numbers, as the column of items does")
+        of_lists(df, rating, "ratingCol", (types.FloatType, types.DoubleType, types.IntegerType, types.LongType),
+                 "lists of numbers, as the column of items does")
 
 
 def entries_of(df: Any, user: str, item: str, rating: str | None) -> Any:

@@ -35,7 +35,8 @@ _OF_FIT: dict[str, tuple[Any, Callable, str]] = {
     "minFeatures": (1, _COUNT, "users with fewer items are not trained on"),
     "minExamples": (1, _COUNT, "items of fewer users are left out of the model"),
     "keepUsers": (True, _SWITCH, "whether the model keeps what users have, for recommendForAllUsers"),
-    "staging": (None, os.fspath, "a folder that driver and executors share, where sorted rows lie meanwhile; of one machine its folder of temporary files"),
+    "staging": (None, os.fspath,
+                "a folder that driver and executors share, where sorted rows lie meanwhile; of one machine its folder of temporary files"),
     "numWorkers": (1, _COUNT, "ranks that train together on one machine, with a GPU each"),
     "localMode": (True, _SWITCH, "whether they train on the driver's machine; otherwise within one task of Spark, with its GPUs"),
 }
@@ -101,7 +102,8 @@ def with_params(of_fit: bool) -> Callable[[type], type]:
             setattr(kind, name, _param(name, _described(name), _of_recommender(name)))
         for keyword, row in zip(setting_names(), _settings.table().values()) if of_fit else ():
             words = f" ({', '.join(row['words'])})" if row["words"] else ""
-            setattr(kind, keyword, _param(keyword, row["help"] + words + (f" [{row['default']}]" if row["default"] else ""), _of_setting(keyword, row)))
+            setattr(kind, keyword, _param(keyword, row["help"] + words + (f" [{row['default']}]" if row["default"] else ""),
+                                          _of_setting(keyword, row)))
         names = [*own, *(_DEFAULTS if of_fit else _DEVICE), *(setting_names() if of_fit else ())]
         given = [one for one in inspect.signature(kind.__init__).parameters.values() if one.kind is not one.VAR_KEYWORD]
         default = {name: value for name, (value, _, _) in own.items()} | _DEFAULTS
@@ -126,7 +128,8 @@ class NornParams(Params):
         names = [param.name for param in self.params]
         for name in params:
             if name not in names:
-                raise UsageError(f"`{name}`: {type(self).__name__} has no such Param.{_words.did_you_mean(name, names)} explainParams() lists them")
+                raise UsageError(f"`{name}`: {type(self).__name__} has no such Param.{_words.did_you_mean(name, names)} explainParams() "
+                                 "lists them")
         for name, value in params.items():
             if value is None:
                 self.clear(self.getParam(name))

@@ -28,7 +28,8 @@ class ModelWriter(MLWriter):
 
     def saveImpl(self, path: str) -> None:
         model, spark = self.instance, self.sparkSession
-        facts = {"itemType": model._item_type, "sha256": describe(model.file)["sha256"], "history": list(model.history), "users": model.userItems is not None}
+        facts = {"itemType": model._item_type, "sha256": describe(model.file)["sha256"], "history": list(model.history),
+                 "users": model.userItems is not None}
         DefaultParamsWriter.saveMetadata(model, path, spark, extraMetadata={"norn": facts})
         files, there, here = _paths(spark, os.path.join(path, _FILE), model.file)
         files.copyFromLocalFile(False, True, here, there)

@@ -70,7 +70,8 @@ def train(job: Job, tell: Callable[[str], None], cores: int = 0, gpus: Sequence[
         if job.network is not None:
             source = ["--config", os.path.join(folder, "network")]
             pathlib.Path(source[1]).write_text(job.network, encoding="utf-8")
-        words = [*_launcher(job.ranks), *find_program("trainer"), *source, "--model", job.model, "--run-dir", job.run_dir, "--device", device,
+        words = [*_launcher(job.ranks), *find_program("trainer"), *source, "--model", job.model, "--run-dir", job.run_dir, "--device",
+                 device,
                  "--threads", str(threads), "--precision", job.precision, "--errors=json", *job.options, *(["--gpu", gpu] if gpu else [])]
         for option, files in (("--input", job.inputs), ("--validation-input", job.validation)):
             words += [word for file in files for word in (option, file)]

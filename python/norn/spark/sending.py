@@ -14,7 +14,8 @@ def context_of(spark: Any, what: str) -> Any:
     try:
         return spark.sparkContext
     except Exception as error:  # what it raises depends on the version
-        raise UsageError(f"Spark Connect cannot send {what} to executors; put it where all of them see it, and say `shared`=True") from error
+        raise UsageError(f"Spark Connect cannot send {what} to executors; put it where all of them see it, and say "
+                         "`shared`=True") from error
 
 
 def link(path: os.PathLike | str, copy: os.PathLike | str) -> None:

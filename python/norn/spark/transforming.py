@@ -26,7 +26,8 @@ _shipped: dict[tuple[str, str], tempfile.TemporaryDirectory] = {}  # by applicat
 
 def transform(df: DataFrame, model: Model, N: int = 10, *, input: str = "items", values: str | None = None, output: str = "recommendations",
               scores: str = "scores", unknown: str = "error", filter_already_liked_items: bool = True, filter_items: Units | None = None,
-              items: Units | None = None, layer: str = "", device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024,
+              items: Units | None = None, layer: str = "", device: str = "auto", threads: int = 0, precision: str = "tf32",
+              batch: int = 1024,
               shared: bool = False, profile: ResourceProfile | None = None) -> DataFrame:
     """The data frame with two more columns: for each row the N best units, and their scores, best first. They are those of
     Recommender.recommend and predictor, to the bit, whatever the partitions.
@@ -59,9 +60,12 @@ def transform(df: DataFrame, model: Model, N: int = 10, *, input: str = "items",
     file, facts = _model_file(df, model, shared)
     chosen, has_labels, named = _layers(facts, _settings.word("layer", layer))
     task = Prediction(
-        file=file, shared=shared, sha256=facts["sha256"], device=_settings.word("device", device), threads=_settings.integer("threads", threads),
-        precision=_settings.word("precision", precision), batch=_settings.count("batch", batch), N=N, input=input, values=values, output=output,
-        scores=scores, unknown=unknown, seen=bool(filter_already_liked_items), filter_items=_listed(filter_items), items=_listed(items), layer=layer,
+        file=file, shared=shared, sha256=facts["sha256"], device=_settings.word("device", device),
+        threads=_settings.integer("threads", threads),
+        precision=_settings.word("precision", precision), batch=_settings.count("batch", batch), N=N, input=input, values=values,
+        output=output,
+        scores=scores, unknown=unknown, seen=bool(filter_already_liked_items), filter_items=_listed(filter_items), items=_listed(items),
+        layer=layer,
         has_labels=has_labels, named=named, wide=chosen["units"] >= 2**31)
     names = [*df.columns, output, scores]
     task, given = _with_plain_names(df, task)

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 def write_dataset(df: DataFrame, user: str, item: str, path: Path, *, value: str | None = None, time: str | None = None,
                   min_features: int = 1, min_examples: int = 1, duplicates: str = "error", features: Dataset | Sequence[str] | None = None,
-                  split: str | None = None, split_by: str = "entry", seed: int = 1, name: str = "data", staging: Path | None = None) -> list[str]:
+                  split: str | None = None, split_by: str = "entry", seed: int = 1, name: str = "data",
+                  staging: Path | None = None) -> list[str]:
     """Writes the NetCDF files that norn.Dataset and importer write of the same entries in order: by user, item, time and value,
     text by its bytes in UTF-8, numbers by size. The bytes are the same for any partitions and any order of rows.
 
@@ -51,7 +52,8 @@ def write_dataset(df: DataFrame, user: str, item: str, path: Path, *, value: str
     with tempfile.TemporaryDirectory(prefix=".norn-", dir=folder) as scratch:
         os.chmod(scratch, 0o777)  # executors may be other users
         table = _sorted_rows(df, columns, pathlib.Path(scratch).resolve())
-    data = Dataset.from_table(table, user, item, value, time=time, min_features=min_features, min_examples=min_examples, duplicates=duplicates,
+    data = Dataset.from_table(table, user, item, value, time=time, min_features=min_features, min_examples=min_examples,
+                              duplicates=duplicates,
                               features=features, split=split, split_by=split_by, seed=seed, name=name)
     return data.to_netcdf(path)
 
@@ -86,7 +88,8 @@ def _sorted_rows(df: Any, columns: Sequence[str], folder: pathlib.Path) -> Any:
         return column.cast("binary") if isinstance(column_type(df, name, ""), types.StringType) else column
 
     counted = Observation()
-    rows = df.select(*map(column_of, columns)).orderBy(*map(key_of, columns)).observe(counted, functions.count(functions.lit(1)).alias("rows"))
+    rows = df.select(*map(column_of, columns)).orderBy(*map(key_of, columns)).observe(counted,
+                                                                                      functions.count(functions.lit(1)).alias("rows"))
     parts = folder / "rows"
     rows.write.option("compression", "zstd").parquet(parts.as_uri())
     # By the number of the part, in which the order goes on, and of its file, where Spark cuts parts into several.
@@ -94,8 +97,8 @@ def _sorted_rows(df: Any, columns: Sequence[str], folder: pathlib.Path) -> Any:
     table = pa.concat_tables([parquet.read_table(file) for file in files]) if files else None
     written = counted.get["rows"]
     if (0 if table is None else table.num_rows) != written:
-        raise DataError(f"{parts}: holds {0 if table is None else table.num_rows} of {written} rows: do driver and executors share this folder? "
-                        "Name one with `staging`")
+        raise DataError(f"{parts}: holds {0 if table is None else table.num_rows} of {written} rows: do driver and executors share this "
+                        "folder? Name one with `staging`")
     if table is None or not written:
         raise DataError("`df` has no rows")
     return table

@@ -13,7 +13,8 @@ UNFORESEEN_TRIES = 2
 UNFORESEEN = {1, 134, 135, 136, 139}  # a fault of the program: abort, bus error, floating point, segmentation
 BROKEN = 0          # the epoch of where a training broke, which is not known
 STAGE = ("trials", "epochs", "seconds")
-DECISIONS = {"propose": ("trial", "row", "settings"), "plan": ("trial", "fits", "epoch_seconds", "epochs"), "rung": ("trial", "epoch", "value"),
+DECISIONS = {"propose": ("trial", "row", "settings"), "plan": ("trial", "fits", "epoch_seconds", "epochs"),
+             "rung": ("trial", "epoch", "value"),
              "tell": ("trial", "state", "epochs", "value")}  # and what is read of each
 
 

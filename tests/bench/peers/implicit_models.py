@@ -12,9 +12,11 @@ from implicit.nearest_neighbours import bm25_weight
 
 # What is searched, in the order in which one after the other is varied, from STARTS.
 SPACES = {
-    "als": {"alpha": (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0), "regularization": (0.001, 0.01, 0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
+    "als": {"alpha": (0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 320.0),
+            "regularization": (0.001, 0.01, 0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0),
             "factors": (64, 128, 192, 256, 512, 768, 1024), "iterations": (5, 8, 15, 30), "weighting": ("none", "bm25")},
-    "bpr": {"learning_rate": (0.01, 0.03, 0.1, 0.3), "regularization": (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1), "iterations": (50, 100, 200, 400),
+    "bpr": {"learning_rate": (0.01, 0.03, 0.1, 0.3), "regularization": (0.0003, 0.001, 0.003, 0.01, 0.03, 0.1),
+            "iterations": (50, 100, 200, 400),
             "factors": (63, 127, 255)},  # a bias comes to the factors
 }
 STARTS = {

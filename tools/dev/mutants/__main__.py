@@ -20,7 +20,8 @@ from tests import LAYERS, Tests, by_mutant
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 SCRIPTS = "tests/integration/*_test.py,tests/tuner/*_test.py,tests/daily/*_test.py"
-LEFT_OUT = ("executors_", "slurm", "two_hosts", "kills", "soak", "queues", "spark", "metaflow", "installed_test", "oldest", "report_test", "thousand_steps")
+LEFT_OUT = ("executors_", "slurm", "two_hosts", "kills", "soak", "queues", "spark", "metaflow", "installed_test", "oldest", "report_test",
+            "thousand_steps")
 
 
 def options():
@@ -29,15 +30,20 @@ def options():
     parser.add_argument("--python", type=int, default=200, metavar="N", help="mutants of python/norn [200]")
     parser.add_argument("--seed", type=int, help="of the sample; without it one is drawn and printed")
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="builds, and tests at the same time [cores]")
-    parser.add_argument("--files", default="*", metavar="GLOB", help="of the sources that are mutated, from the root, such as 'src/nn/*' [*]")
+    parser.add_argument("--files", default="*", metavar="GLOB",
+                        help="of the sources that are mutated, from the root, such as 'src/nn/*' [*]")
     parser.add_argument("--layers", default=",".join(LAYERS), metavar="NAMES", help="whose test programs are run [all]")
     parser.add_argument("--minutes", type=float, default=1e9, help="after which no further test of a mutant begins; a later call goes on")
     parser.add_argument("--longest", type=float, default=300, metavar="SECONDS", help="a test process that takes longer is left out [300]")
-    parser.add_argument("--scripts", default=SCRIPTS, metavar="GLOBS", help=f"Python files that are tests, beside those of the layers [{SCRIPTS}]")
-    parser.add_argument("--pytest", default="tests/python/*_test.py", metavar="GLOB", help="files for pytest [tests/python/*_test.py]; '' for none")
-    parser.add_argument("--budget", type=float, default=120, metavar="SECONDS", help="of tests for one mutant, until it counts as not found [120]")
+    parser.add_argument("--scripts", default=SCRIPTS, metavar="GLOBS",
+                        help=f"Python files that are tests, beside those of the layers [{SCRIPTS}]")
+    parser.add_argument("--pytest", default="tests/python/*_test.py", metavar="GLOB",
+                        help="files for pytest [tests/python/*_test.py]; '' for none")
+    parser.add_argument("--budget", type=float, default=120, metavar="SECONDS",
+                        help="of tests for one mutant, until it counts as not found [120]")
     parser.add_argument("--only", choices=("sample", "build", "record", "run", "table"), help="stop after this stage")
-    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build/mutants", help="where all of it is, to go on from [build/mutants]")
+    parser.add_argument("--folder", type=pathlib.Path, default=ROOT / "build/mutants",
+                        help="where all of it is, to go on from [build/mutants]")
     return parser.parse_args()
 
 
@@ -90,7 +96,8 @@ def build(chosen):
     configure(tree)
     environment = os.environ | {"CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "true"}
     targets = [f"{layer}_test" for layer in chosen.layers] + (["norn_python", "failing_calls"] if chosen.scripts or chosen.pytest else [])
-    subprocess.run(["cmake", "--build", "--preset", "cpu", "-j", str(chosen.jobs), "--target", *targets], cwd=tree, env=environment, check=True)
+    subprocess.run(["cmake", "--build", "--preset", "cpu", "-j", str(chosen.jobs), "--target", *targets], cwd=tree, env=environment,
+                   check=True)
 
 
 def try_all(chosen, kept, tests, reaching):
@@ -105,7 +112,8 @@ def try_all(chosen, kept, tests, reaching):
         if not found:
             return None
         killer, cut, seconds = found
-        return {"number": one["number"], "killer": killer, "cut": cut, "tests": len(reaching.get(one["number"], [])), "seconds": round(seconds, 1)}
+        return {"number": one["number"], "killer": killer, "cut": cut, "tests": len(reaching.get(one["number"], [])),
+                "seconds": round(seconds, 1)}
 
     with open(path, "a", encoding="utf-8") as out, concurrent.futures.ThreadPoolExecutor(chosen.jobs) as pool:
         running = [pool.submit(tried, one) for one in left]
@@ -137,7 +145,8 @@ def table(chosen, kept):
             row[2] += result["killer"] is not None
         if result["killer"] is None:
             survivors.append((one, result))
-    lines = [f"seed {kept['seed']}, commit {kept['commit']}; tried {len(results)} of {len(kept['mutants'])} mutants of {kept['places']} that there are",
+    lines = [f"seed {kept['seed']}, commit {kept['commit']}; tried {len(results)} of {len(kept['mutants'])} mutants of {kept['places']} "
+             "that there are",
              f"{'folder':28} {'mutants':>8} {'reached':>8} {'killed':>8} {'score':>7}"]
     for group in sorted(rows, key=lambda group: (group.startswith("all"), group)):
         made, reached, killed = rows[group]
@@ -148,7 +157,8 @@ def table(chosen, kept):
     with open(chosen.folder / "survivors.txt", "w", encoding="utf-8") as file:
         for one, result in survivors:
             reach = "not reached" if not result["tests"] else f"{result['tests']} tests" + (", not all tried" if result["cut"] else "")
-            print(f"{one['file']}:{one['line']}: mutant {one['number']}, {one['kind']}, {reach}\n- {one['was']}\n+ {one['becomes']}\n", file=file)
+            print(f"{one['file']}:{one['line']}: mutant {one['number']}, {one['kind']}, {reach}\n- {one['was']}\n+ {one['becomes']}\n",
+                  file=file)
 
 
 def files_of(patterns):

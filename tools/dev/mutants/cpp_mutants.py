@@ -117,7 +117,8 @@ class Finder:
             self.offer_operator(cursor, list(cursor.get_arguments()), start, end)
         elif kind in (CursorKind.INTEGER_LITERAL, CursorKind.FLOATING_LITERAL) and re.fullmatch(r"\d[\w.']*", self.text(start, end)):
             for sign in "+-":
-                self.add(cursor, "number", start, end, f"({self.text(start, end)} {sign} 1)", [(start, end)], "(norn_mutant(NUMBER) ? ({0} %s 1) : {0})" % sign)
+                self.add(cursor, "number", start, end, f"({self.text(start, end)} {sign} 1)", [(start, end)],
+                         "(norn_mutant(NUMBER) ? ({0} %s 1) : {0})" % sign)
         elif kind == CursorKind.UNARY_OPERATOR and self.text(start, end).startswith(("!", "++", "--")):
             self.offer_unary(cursor, children[0], start, end)
         elif kind in (CursorKind.IF_STMT, CursorKind.WHILE_STMT) and len(children) >= 2 and children[0].kind.is_expression():
@@ -131,7 +132,8 @@ class Finder:
         left, right = ((side.extent.start.offset, side.extent.end.offset) for side in sides)
         operator = self.text(left[1], right[0]).strip()
         numbers = all(side.type.get_canonical().kind.value in NUMBERS for side in sides)
-        for other in OTHER_OPERATORS.get(operator, ()) if start == left[0] and end == right[1] and (numbers or operator in OF_ANY_TYPE) else ():
+        for other in OTHER_OPERATORS.get(operator,
+                                         ()) if start == left[0] and end == right[1] and (numbers or operator in OF_ANY_TYPE) else ():
             self.add(cursor, "operator", start, end, f"{self.text(*left)} {other} {self.text(*right)}", [left, right],
                      "(norn_mutant(NUMBER) ? ({0} %s {1}) : ({0} %s {1}))" % (other, operator))
 
@@ -148,7 +150,8 @@ class Finder:
     def offer_condition(self, condition, statement):
         start, end = condition.extent.start.offset, condition.extent.end.offset
         if re.fullmatch(r"(if|while)\s*\(", self.text(statement, start)):
-            self.add(condition, "condition", start, end, f"!({self.text(start, end)})", [(start, end)], "norn_mutant(NUMBER) != static_cast<bool>({0})")
+            self.add(condition, "condition", start, end, f"!({self.text(start, end)})", [(start, end)],
+                     "norn_mutant(NUMBER) != static_cast<bool>({0})")
 
     def offer_return(self, value, start, end):
         inner = (value.extent.start.offset, value.extent.end.offset)
@@ -160,7 +163,8 @@ class Finder:
             other, shown = "static_cast<%s>(({0}) + 1)" % type_, f"{self.text(*inner)} + 1"
         else:
             other, shown = type_ + "{{}}", "{}"
-        self.add(value, "return", start, end, "return " + shown, [inner], "{{ if (norn_mutant(NUMBER)) return " + other.replace(type_, type_.replace("{", "{{").replace("}", "}}")) + "; return {0}; }}", ";")
+        self.add(value, "return", start, end, "return " + shown, [inner], "{{ if (norn_mutant(NUMBER)) return "
+                 + other.replace(type_, type_.replace("{", "{{").replace("}", "}}")) + "; return {0}; }}", ";")
 
     def offer_removal(self, statement):
         start, end = statement.extent.start.offset, statement.extent.end.offset
@@ -193,7 +197,8 @@ def written(source, mutants, include=None):
         done, at = b"", start
         for one in outermost(inside):
             within = [other for other in inside if other is not one and one.start <= other.start and other.end <= one.end]
-            parts = [render(*part, [other for other in within if part[0] <= other.start and other.end <= part[1]]).decode() for part in one.parts]
+            parts = [render(*part, [other for other in within if part[0] <= other.start and other.end <= part[1]]).decode()
+                     for part in one.parts]
             done += source[at:one.start] + one.text.replace("NUMBER", str(one.number)).format(*parts).encode()
             at = one.end
         return done + source[at:end]
@@ -213,7 +218,8 @@ def outermost(mutants):
 def fits(one, others):
     """Two stand apart, or one in a part of the other."""
     def nested(inner, outer):
-        return any(part[0] <= inner.start and inner.end <= part[1] and (inner.start, inner.end) != (outer.start, outer.end) for part in outer.parts)
+        return any(part[0] <= inner.start and inner.end <= part[1] and (inner.start, inner.end) != (outer.start, outer.end)
+                   for part in outer.parts)
     return all(one.end <= other.start or other.end <= one.start or nested(one, other) or nested(other, one) for other in others)
 
 

@@ -8,9 +8,11 @@ import random
 
 from mutant import Mutant
 
-OTHERS = {ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt), ast.Eq: (ast.NotEq,),
+OTHERS = {ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
+          ast.Eq: (ast.NotEq,),
           ast.NotEq: (ast.Eq,), ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,), ast.And: (ast.Or,),
-          ast.Or: (ast.And,), ast.Add: (ast.Sub,), ast.Sub: (ast.Add,), ast.Mult: (ast.Div,), ast.Div: (ast.Mult,), ast.FloorDiv: (ast.Mult,),
+          ast.Or: (ast.And,), ast.Add: (ast.Sub,), ast.Sub: (ast.Add,), ast.Mult: (ast.Div,), ast.Div: (ast.Mult,),
+          ast.FloorDiv: (ast.Mult,),
           ast.Mod: (ast.Mult,), ast.BitAnd: (ast.BitOr,), ast.BitOr: (ast.BitAnd,)}
 SWITCH = '''\
 """Which mutant is chosen (NORN_MUTANT=N), and a mark for each that is reached (in the file NORN_MUTANT_RECORD)."""
@@ -72,7 +74,8 @@ class Places(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_BinOp(self, node):
-        text = any(isinstance(side, ast.JoinedStr) or isinstance(side, ast.Constant) and isinstance(side.value, str) for side in (node.left, node.right))
+        text = any(isinstance(side, ast.JoinedStr) or isinstance(side, ast.Constant) and isinstance(side.value, str)
+                   for side in (node.left, node.right))
         for other in () if text else OTHERS.get(type(node.op), ()):
             self.add("operator", node, ast.BinOp(node.left, other(), node.right))
         self.generic_visit(node)
@@ -171,4 +174,5 @@ def write(root, copy_, mutants):
 
 
 def is_head(node):
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) or isinstance(node, ast.ImportFrom) and node.module == "__future__"
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) or isinstance(node,
+                                                                                             ast.ImportFrom) and node.module == "__future__"

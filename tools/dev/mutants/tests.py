@@ -66,7 +66,8 @@ class Tests:
         (folder / "plugin").mkdir(exist_ok=True)
         (folder / "plugin/norn_mutant_plugin.py").write_text(PLUGIN)
         self.environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_CORETYPE"} | {
-            "NORN_BIN": str(self.bin), "NORN_SOURCE": str(self.tree), "NORN_MPI": "ON", "OPENBLAS_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "NORN_BIN": str(self.bin), "NORN_SOURCE": str(self.tree), "NORN_MPI": "ON", "OPENBLAS_NUM_THREADS": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
             "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1", "PYTHONPATH": str(build / "python")}
         self.python = str(self.tree / "build/venv/bin/python")
 
@@ -89,9 +90,11 @@ class Tests:
         if command[0] == "/usr/bin/python3":  # what these import stands beside them
             environment["PYTHONPATH"] = str(self.folder / "plugin")
         turn = next(TURN)
-        cores = {CORES[(2 * turn + one) % len(CORES)] for one in (0, 1)}  # or each process would begin a thread for each core of the machine
+        # Or each process would begin a thread for each core of the machine
+        cores = {CORES[(2 * turn + one) % len(CORES)] for one in (0, 1)}
         with tempfile.TemporaryDirectory(prefix="norn-mutant-") as own:
-            process = subprocess.Popen(command, cwd=self.tree, env=environment | {"TMPDIR": own}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+            process = subprocess.Popen(command, cwd=self.tree, env=environment | {"TMPDIR": own}, stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL, start_new_session=True, preexec_fn=lambda: limit_process(cores))
             try:
                 return process.wait(limit)
@@ -105,7 +108,8 @@ class Tests:
                 process.wait()
 
     def listed(self, layers, scripts, files):
-        """Cases of the test programs of `layers`, Python files that are tests, and files for pytest, which is told to run them one by one."""
+        """Cases of the test programs of `layers`, Python files that are tests, and files for pytest, which is told to run them one by
+        one."""
         yield from (Test("pytest", PYTEST, file) for file in files)
         yield from (Test("file", script, pathlib.Path(script).stem) for script in scripts)
         for program in (str(self.bin / f"{layer}_test") for layer in layers):
@@ -149,8 +153,8 @@ class Tests:
             return [line | one | {"reached": sorted(imported | set(one["reached"]))} for one in found[1:]]
 
     def is_killed(self, mutant, tests, budget, until):
-        """Runs what reaches it, in growing portions, the fastest first: (killer, cut, seconds of the tests). Cut: by the budget or by the end
-        of the time. None: not begun."""
+        """Runs what reaches it, in growing portions, the fastest first: (killer, cut, seconds of the tests). Cut: by the budget or by the
+        end of the time. None: not begun."""
         if time.monotonic() > until:
             return None
         spent = 0.0
