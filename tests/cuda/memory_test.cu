@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of a GPU that is released while work is being captured.
+// Memory of a GPU that is released while work is being captured, and copies of main memory.
 #include "kernels/cuda/device/memory.h"
 #include "norn/base/error.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -80,6 +83,74 @@ TEST(DeviceMemory, WhatACapturedGraphUsesOutlivesItsRelease) {
     }
     cuda::check(cudaStreamDestroy(stream), "cudaStreamDestroy");
   }
+}
+
+std::vector<std::byte> random_bytes(std::size_t count, std::mt19937_64& random) {
+  std::vector<std::byte> bytes(count);
+  for (std::byte& byte : bytes) byte = std::byte(random());
+  return bytes;
+}
+
+// Rows of bytes that stand further apart than they are long.
+struct Rows {
+  std::size_t count = 0, bytes = 0, stride = 0;
+  std::size_t size() const { return count * stride; }
+};
+
+// `to` with the rows of `from` in it, the bytes between them its own.
+std::vector<std::byte> with_rows(std::vector<std::byte> to, const Rows& into,
+                                 const std::vector<std::byte>& from, const Rows& out_of) {
+  for (std::size_t r = 0; r < into.count; ++r)
+    std::copy_n(from.begin() + std::ptrdiff_t(r * out_of.stride), into.bytes,
+                to.begin() + std::ptrdiff_t(r * into.stride));
+  return to;
+}
+
+// Small ones go straight, large ones through page-locked pieces; what was enqueued before comes
+// first.
+TEST(DeviceMemory, CopiesOfAnySizeAndShapeArriveWhole) {
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  constexpr std::size_t kPiece = cuda::StagingRing::kPieceBytes;
+  cudaStream_t stream = nullptr;
+  cuda::check(cudaStreamCreate(&stream), "cudaStreamCreate");
+  {
+    cuda::DeviceMemory memory(stream, true);
+    for (const std::size_t most : {std::size_t(1), kPiece / 4, kPiece, 8 * kPiece})
+      for (const std::size_t size : {most, most + 1, 1 + std::size_t(random() % most)}) {
+        const std::vector<std::byte> sent = random_bytes(size, random);
+        Buffer<std::byte> there(Index(size), memory);
+        Buffer<std::byte> again(Index(size), memory);
+        memory.fill_zero(there.data(), size);
+        there.write(sent.data(), Index(size));
+        memory.copy(again.data(), there.data(), size);
+        std::vector<std::byte> back(size);
+        again.read(back.data(), Index(size));
+        EXPECT_TRUE(back == sent) << size << " bytes";
+      }
+    for (const std::size_t most : {std::size_t(16), std::size_t(3000), kPiece, kPiece + 100}) {
+      const std::size_t bytes = most < kPiece ? 1 + random() % most : most;
+      const Rows host{1 + std::size_t(random() % (3 * kPiece / bytes + 2)), bytes,
+                      bytes + random() % 50};
+      const Rows there{host.count, bytes, bytes + random() % 50};
+      const std::vector<std::byte> sent = random_bytes(host.size(), random);
+      const std::vector<std::byte> before = random_bytes(there.size(), random);
+      Buffer<std::byte> buffer(Index(there.size()), memory);
+      buffer.write(before.data(), Index(there.size()));
+      memory.write_rows(buffer.data(), there.stride, sent.data(), host.stride, bytes, host.count);
+      std::vector<std::byte> back(there.size());
+      buffer.read(back.data(), Index(there.size()));
+      EXPECT_TRUE(back == with_rows(before, there, sent, host))
+          << host.count << " rows of " << bytes << " bytes, " << host.stride << " and "
+          << there.stride << " apart";
+      const std::vector<std::byte> other = random_bytes(host.size(), random);
+      std::vector<std::byte> read = other;
+      memory.read_rows(buffer.data(), there.stride, read.data(), host.stride, bytes, host.count);
+      EXPECT_TRUE(read == with_rows(other, host, back, there)) << host.count << " rows read";
+    }
+  }
+  cuda::check(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }
 
 }  // namespace

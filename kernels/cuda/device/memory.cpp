@@ -4,6 +4,9 @@
 
 #include "src/base/text.h"
 
+#include <algorithm>
+#include <cstring>
+
 #include <fmt/format.h>
 
 namespace norn::cuda {
@@ -28,6 +31,36 @@ class RelaxedCapture {
  private:
   cudaStreamCaptureMode mode_ = cudaStreamCaptureModeRelaxed;
 };
+
+// Copies of fewer bytes go straight: the driver has them done before a ring would turn.
+constexpr std::size_t kStagedBytes = std::size_t(1) << 20;
+
+// Rows in runs that fit into a piece of the ring.
+class Pieces {
+ public:
+  Pieces(std::size_t row_bytes, std::size_t rows)
+      : rows_(rows), run_(StagingRing::kPieceBytes / row_bytes) {}
+  std::size_t count() const { return (rows_ + run_ - 1) / run_; }
+  std::size_t first(std::size_t piece) const { return piece * run_; }
+  std::size_t rows(std::size_t piece) const { return std::min(run_, rows_ - first(piece)); }
+
+ private:
+  std::size_t rows_;
+  std::size_t run_;
+};
+
+void* at(void* data, std::size_t byte) {
+  return static_cast<char*>(data) + byte;
+}
+const void* at(const void* data, std::size_t byte) {
+  return static_cast<const char*>(data) + byte;
+}
+
+void copy_rows(void* to, std::size_t to_stride, const void* from, std::size_t from_stride,
+               std::size_t row_bytes, std::size_t rows) {
+  for (std::size_t r = 0; r < rows; ++r)
+    std::memcpy(at(to, r * to_stride), at(from, r * from_stride), row_bytes);
+}
 
 }  // namespace
 
@@ -130,14 +163,47 @@ void DeviceMemory::fill_zero(void* data, std::size_t bytes) {
   check(cudaMemsetAsync(data, 0, bytes, stream_), "cudaMemsetAsync");
 }
 
+StagingRing& DeviceMemory::ring() const {
+  if (!ring_) ring_ = std::make_unique<StagingRing>();
+  return *ring_;
+}
+
 void DeviceMemory::write(void* to, const void* host, std::size_t bytes) {
-  check(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  if (bytes < kStagedBytes) {
+    check(cudaMemcpyAsync(to, host, bytes, cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    return;
+  }
+  const Pieces pieces(1, bytes);
+  ring().write(
+      stream_, pieces.count(),
+      [&](std::size_t i, char* piece) {
+        std::memcpy(piece, at(host, pieces.first(i)), pieces.rows(i));
+      },
+      [&](std::size_t i, const char* piece) {
+        check(cudaMemcpyAsync(at(to, pieces.first(i)), piece, pieces.rows(i),
+                              cudaMemcpyHostToDevice, stream_),
+              "cudaMemcpyAsync");
+      });
 }
 
 void DeviceMemory::read(const void* from, void* host, std::size_t bytes) const {
-  check(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  if (bytes < kStagedBytes) {
+    check(cudaMemcpyAsync(host, from, bytes, cudaMemcpyDeviceToHost, stream_), "cudaMemcpyAsync");
+    check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    return;
+  }
+  const Pieces pieces(1, bytes);
+  ring().read(
+      stream_, pieces.count(),
+      [&](std::size_t i, char* piece) {
+        check(cudaMemcpyAsync(piece, at(from, pieces.first(i)), pieces.rows(i),
+                              cudaMemcpyDeviceToHost, stream_),
+              "cudaMemcpyAsync");
+      },
+      [&](std::size_t i, const char* piece) {
+        std::memcpy(at(host, pieces.first(i)), piece, pieces.rows(i));
+      });
 }
 
 void DeviceMemory::copy(void* to, const void* from, std::size_t bytes) {
@@ -147,20 +213,54 @@ void DeviceMemory::copy(void* to, const void* from, std::size_t bytes) {
 void DeviceMemory::write_rows(void* to, std::size_t to_stride, const void* host,
                               std::size_t host_stride, std::size_t row_bytes, std::size_t rows) {
   if (rows == 0 || row_bytes == 0) return;
-  check(cudaMemcpy2DAsync(to, to_stride, host, host_stride, row_bytes, rows, cudaMemcpyHostToDevice,
-                          stream_),
-        "cudaMemcpy2DAsync");
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  if (to_stride == row_bytes && host_stride == row_bytes) return write(to, host, rows * row_bytes);
+  if (rows * row_bytes < kStagedBytes || row_bytes > StagingRing::kPieceBytes) {
+    check(cudaMemcpy2DAsync(to, to_stride, host, host_stride, row_bytes, rows,
+                            cudaMemcpyHostToDevice, stream_),
+          "cudaMemcpy2DAsync");
+    check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    return;
+  }
+  const Pieces pieces(row_bytes, rows);
+  ring().write(
+      stream_, pieces.count(),
+      [&](std::size_t i, char* piece) {
+        copy_rows(piece, row_bytes, at(host, pieces.first(i) * host_stride), host_stride, row_bytes,
+                  pieces.rows(i));
+      },
+      [&](std::size_t i, const char* piece) {
+        check(cudaMemcpy2DAsync(at(to, pieces.first(i) * to_stride), to_stride, piece, row_bytes,
+                                row_bytes, pieces.rows(i), cudaMemcpyHostToDevice, stream_),
+              "cudaMemcpy2DAsync");
+      });
 }
 
 void DeviceMemory::read_rows(const void* from, std::size_t from_stride, void* host,
                              std::size_t host_stride, std::size_t row_bytes,
                              std::size_t rows) const {
   if (rows == 0 || row_bytes == 0) return;
-  check(cudaMemcpy2DAsync(host, host_stride, from, from_stride, row_bytes, rows,
-                          cudaMemcpyDeviceToHost, stream_),
-        "cudaMemcpy2DAsync");
-  check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+  if (from_stride == row_bytes && host_stride == row_bytes)
+    return read(from, host, rows * row_bytes);
+  if (rows * row_bytes < kStagedBytes || row_bytes > StagingRing::kPieceBytes) {
+    check(cudaMemcpy2DAsync(host, host_stride, from, from_stride, row_bytes, rows,
+                            cudaMemcpyDeviceToHost, stream_),
+          "cudaMemcpy2DAsync");
+    check(cudaStreamSynchronize(stream_), "cudaStreamSynchronize");
+    return;
+  }
+  const Pieces pieces(row_bytes, rows);
+  ring().read(
+      stream_, pieces.count(),
+      [&](std::size_t i, char* piece) {
+        check(cudaMemcpy2DAsync(piece, row_bytes, at(from, pieces.first(i) * from_stride),
+                                from_stride, row_bytes, pieces.rows(i), cudaMemcpyDeviceToHost,
+                                stream_),
+              "cudaMemcpy2DAsync");
+      },
+      [&](std::size_t i, const char* piece) {
+        copy_rows(at(host, pieces.first(i) * host_stride), host_stride, piece, row_bytes, row_bytes,
+                  pieces.rows(i));
+      });
 }
 
 }  // namespace norn::cuda

@@ -2,10 +2,12 @@
 #pragma once
 
 #include "kernels/cuda/device/check.h"
+#include "kernels/cuda/device/staging_ring.h"
 #include "src/tensor/buffer.h"
 
 #include <cstddef>
 #include <map>
+#include <memory>
 #include <unordered_set>
 #include <vector>
 
@@ -15,7 +17,8 @@ namespace norn::cuda {
 /// same size; since all work is on one stream, the new owner's work follows the old one's. What the
 /// pool keeps goes back to the driver before a request is refused, but for what a graph that is
 /// being captured may use. Without one, it goes back to the
-/// driver at once, but not while a graph is being captured, whose work comes later.
+/// driver at once, but not while a graph is being captured, whose work comes later. Large copies of
+/// main memory pass through page-locked memory.
 class DeviceMemory final : public Memory {
  public:
   DeviceMemory(cudaStream_t stream, bool pooled) : stream_(stream), pooled_(pooled) {}
@@ -40,12 +43,14 @@ class DeviceMemory final : public Memory {
   void empty_pool() noexcept;
   void retire(void* data) noexcept;
   void free_retired() noexcept;
+  StagingRing& ring() const;
   cudaStream_t stream_;
   bool pooled_;
   std::map<std::size_t, std::vector<void*>> free_;
-  std::vector<void*> retired_;          // released, without a pool, and not yet given back
-  unsigned long long capture_ = 0;      // number of the last one
-  std::unordered_set<void*> in_graph_;  // of free_: what was released within it
+  std::vector<void*> retired_;                 // released, without a pool, and not yet given back
+  unsigned long long capture_ = 0;             // number of the last one
+  std::unordered_set<void*> in_graph_;         // of free_: what was released within it
+  mutable std::unique_ptr<StagingRing> ring_;  // from the first large copy on
 };
 
 }  // namespace norn::cuda
