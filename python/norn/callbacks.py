@@ -127,7 +127,8 @@ class checkpoints(Callback):
     starts anew and replaces the model and its checkpoints.
 
     model: the file, NAME.nc.
-    epochs, minutes: how many between checkpoints; None: none by that. Without both the model alone is written, at the end.
+    epochs, minutes: how many between checkpoints; 0: none. Without both a twentieth of the time goes to them at most: one is
+        written when 20 times as long has passed as the last one took, and ten seconds.
     keep: checkpoints that stay, the newest; 0: all; None: 3.
     """
 

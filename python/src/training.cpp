@@ -59,9 +59,9 @@ class TrainingCall {
       };
     observer_.on_epoch = told<EpochReport>("epoch");
     observer_.on_validation = told<ValidationReport>("validation");
-    observer_.on_checkpoint = [this](const std::filesystem::path& path) {
+    observer_.on_checkpoint = [this](const CheckpointReport& report) {
       ask([&] {
-        if (!raised_) callback_("checkpoint", path);
+        if (!raised_) callback_("checkpoint", report.path);
       });
     };
     if (!rate_.is_none())

@@ -75,7 +75,6 @@ void RunFolder::begin(RunRecord record, const TrainingState& state) {
     earlier_ = Earlier::continued;  // by the next part of this run
   }
   start_ = Clock::now();
-  epoch_ = state.epoch + (state.batch > 0 ? 1 : 0);
   step_ = state.step;
   if (state.batch > 0)
     steps_.begin_within(state.epoch, state.epoch_examples, state.epoch_cost.value());
@@ -128,7 +127,6 @@ TrainingObserver RunFolder::observer() {
   TrainingObserver observer;
   if (!writes()) return observer;
   observer.on_step = [this](const StepReport& report) {
-    epoch_ = report.epoch + 1;
     step_ = report.step;
     const JsonValue event = steps_.take(report, seconds());
     if (!event.is_null()) write(event);
@@ -142,8 +140,8 @@ TrainingObserver RunFolder::observer() {
     if (report.best) best_evaluation_ = last_evaluation_;
     write(last_evaluation_);
   };
-  observer.on_checkpoint = [this](const fs::path& path) {
-    write(checkpoint_event(epoch_, step_, path));
+  observer.on_checkpoint = [this](const CheckpointReport& report) {
+    write(checkpoint_event(report.epoch, report.step, report.path));
   };
   return observer;
 }

@@ -66,7 +66,6 @@ class RunFolder {
   JsonValue last_epoch_;  // events
   JsonValue last_evaluation_;
   JsonValue best_evaluation_;
-  std::int64_t epoch_ = 0;  // of the last step, counted from 1
   std::int64_t step_ = 0;
 };
 

@@ -267,9 +267,10 @@ class TrainingRun {
 
   // A run that keeps its best model and leaves none behind has it in a folder that goes away.
   CheckpointPolicy policy_of(const TrainingStart& start, ScratchFolder& scratch) {
-    CheckpointPolicy policy{options_.model, options_.checkpoint_epochs, options_.checkpoint_minutes,
-                            options_.keep,
+    CheckpointPolicy policy{options_.model, options_.checkpoint_epochs.value_or(0),
+                            options_.checkpoint_minutes.value_or(0.0), options_.keep,
                             start.is_refit() ? options_.refit_base() : options_.checkpoint_base()};
+    policy.as_time_allows = !options_.checkpoint_epochs && !options_.checkpoint_minutes;
     const ValidationDescriptor& asked = start.network.training.validation;
     if (!options_.model.empty() || (asked.early_stop.empty() && asked.keep_best.empty()))
       return policy;
@@ -291,7 +292,7 @@ class TrainingRun {
     folder_.begin(record_, state_);
     has_checkpoint_ = start.resumed;
     TrainingObserver noting;
-    noting.on_checkpoint = [this](const fs::path&) { has_checkpoint_ = true; };
+    noting.on_checkpoint = [this](const CheckpointReport&) { has_checkpoint_ = true; };
     const Clock::time_point began = Clock::now();
     {
       const EndTold told(observer_);

@@ -401,7 +401,7 @@ TrainSettings checkpoint_settings() {
            at_least(0), "write a checkpoint every N epochs; 0: none"),
        own(
            "checkpoint_minutes", "X", [](auto& o) -> auto& { return o.checkpoint_minutes; },
-           at_least(0), "write a checkpoint every X minutes; 0: none"),
+           at_least(0), "one every X minutes; 0: none; without both 1/20 of the time at most"),
        with_default(
            "beside `model`, with its name",
            own(

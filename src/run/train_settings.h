@@ -26,9 +26,9 @@ enum class Change {
 
 /// Where a setting stands in TrainOptions.
 using SettingMember =
-    std::variant<std::optional<Index>*, std::optional<float>*, std::optional<std::uint64_t>*,
-                 Index*, int*, double*, bool*, std::string*, std::filesystem::path*,
-                 std::vector<std::filesystem::path>*>;
+    std::variant<std::optional<Index>*, std::optional<float>*, std::optional<double>*,
+                 std::optional<std::uint64_t>*, Index*, int*, double*, bool*, std::string*,
+                 std::filesystem::path*, std::vector<std::filesystem::path>*>;
 
 struct TrainSetting {
   std::string name;   ///< "rate_interval": `rate_interval` in messages

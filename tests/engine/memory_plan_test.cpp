@@ -15,6 +15,8 @@
 
 #include <algorithm>
 #include <mutex>
+#include <random>
+#include <utility>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -193,6 +195,28 @@ TEST(MemoryPlan, CountsWeightsAndStreamsDataThatAreTooLarge) {
   settings.data_memory_bytes = 10;
   EXPECT_TRUE(plan_memory(graph, settings).data_streamed);
   EXPECT_EQ(plan_memory(graph, settings).data_bytes, 0);
+}
+
+// Of all ranks: one of them copies it.
+TEST(MemoryPlan, SaysWhatACheckpointHolds) {
+  std::mt19937 random(std::random_device{}());
+  const auto units = [&] { return Index(1 + random() % 3000); };
+  const Index in = units(), hidden = units(), out = units();
+  NetworkDescriptor network;
+  network.layers = {input_layer("In", in), hidden_layer("Hidden", hidden, {"In"}),
+                    output_layer("Out", out, {"Hidden"})};
+  const std::vector<DatasetShape> shapes = {{"In", 1, {in, 1, 1}, true},
+                                            {"Out", 1, {out, 1, 1}, true}};
+  const std::pair<UpdateRule, Index> arrays[] = {{Sgd{}, 1}, {Momentum{}, 2}, {Adam{}, 3}};
+  for (const auto& [rule, count] : arrays)
+    for (const int ranks : {1, 3}) {
+      network.training.optimizer = rule;
+      PlanSettings settings;
+      settings.batch = 16;
+      settings.ranks = ranks;
+      EXPECT_EQ(plan_memory(make_graph(network, shapes, "test"), settings).checkpoint_bytes,
+                4 * (count * (in + out) * hidden + hidden + out));
+    }
 }
 
 TEST(MemoryPlan, CountsWhatValidationsTake) {

@@ -11,6 +11,7 @@
 #include "tests/support/thread_group.h"
 
 #include <cmath>
+#include <future>
 #include <limits>
 
 #include <fmt/format.h>
@@ -37,10 +38,13 @@ class Workshop {
   Network& network() { return *network_; }
   void train(const Recipe& recipe) {
     network_->initialise(recipe.network.training.seed);
+    go_on(recipe, 0);
+  }
+  void go_on(const Recipe& recipe, std::int64_t steps_done) {
     RecipeData data(recipe);
-    for (std::int64_t step = 0; step < kSteps; ++step)
+    for (std::int64_t step = steps_done; step < steps_done + kSteps; ++step)
       network_->train_step(data.batch(step), data.position(step));
-    network_->catch_up(kSteps);
+    network_->catch_up(steps_done + kSteps);
   }
 
  private:
@@ -134,6 +138,62 @@ TEST_P(ModelFile, HasTheSameBytesFromAnyNumberOfRanks) {
   save(1, path_);
   save(3, folder_ / "three.nc");
   EXPECT_TRUE(read_text(path_) == read_text(folder_ / "three.nc"));
+}
+
+// What trains on while it is written does not change it, and where there is no memory for all of it
+// the values that have been copied wait for the disk.
+TEST_P(ModelFile, WrittenBesideComputingIsOfTheMomentWhenItWasBegun) {
+  for (const int ranks : {1, 2}) {
+    std::promise<void> disk;
+    const std::shared_future<void> disk_is_free = disk.get_future().share();
+    const auto body = [&](Communicator& communicator) {
+      Workshop trained(recipe_, communicator);
+      trained.train(recipe_);
+      save_model(path_, trained.network(), some_state());
+      const std::string expected = read_text(path_);
+      communicator.barrier();
+      BackgroundWork writer;
+      if (communicator.rank() == 0) writer.add([&] { disk_is_free.wait(); }, 0, 0);
+      save_model(path_, trained.network(), some_state(), writer, std::int64_t(1) << 40);
+      try {
+        trained.go_on(recipe_, kSteps);
+      } catch (...) {
+        if (communicator.rank() == 0) disk.set_value();  // or its writer would wait for ever
+        throw;
+      }
+      if (communicator.rank() != 0) return;
+      EXPECT_FALSE(writer.is_done());
+      EXPECT_TRUE(read_text(path_) == expected);
+      fs::remove(path_);
+      disk.set_value();
+      writer.wait();
+      EXPECT_TRUE(read_text(path_) == expected) << ranks << " ranks";
+    };
+    if (ranks == 1)
+      body(*make_single_process());
+    else
+      run_thread_group(ranks, body);
+  }
+}
+
+// The folder goes while the values wait: what is thrown is what a disk at fault leads to.
+TEST_P(ModelFile, ThatCannotBeWrittenBesideComputingSaysSoAndLeavesNothing) {
+  const auto one = make_single_process();
+  Workshop trained(recipe_, *one);
+  trained.train(recipe_);
+  const fs::path folder = folder_ / "gone";
+  fs::create_directory(folder);
+  std::promise<void> disk;
+  BackgroundWork writer;
+  writer.add([&] { disk.get_future().wait(); }, 0, 0);
+  save_model(folder / "model.nc", trained.network(), some_state(), writer, 0);
+  fs::rename(folder, folder_ / "moved");
+  disk.set_value();
+  EXPECT_THAT(message_of<DataError>([&] { writer.wait(); }),
+              HasSubstr((folder / "model.nc").string() + ": "));
+  for (const auto& entry : fs::directory_iterator(folder_.path())) {
+    EXPECT_EQ(entry.path().filename(), "moved");  // with what could not be found for removal
+  }
 }
 
 TEST_P(ModelFile, IsReadByAnyNumberOfRanks) {

@@ -11,6 +11,7 @@
 #include "tests/support/thread_group.h"
 
 #include <fstream>
+#include <map>
 #include <mutex>
 
 #include <fmt/format.h>
@@ -30,6 +31,8 @@ struct Session {
   std::int64_t every_epochs = 0;
   int keep = 3;
   double every_minutes = 0.0;
+  bool as_time_allows = false;
+  double least_seconds = 0.0;
 };
 
 struct Result {
@@ -37,6 +40,7 @@ struct Result {
   TrainingState state;
   std::vector<float> weights;
   std::vector<double> epoch_costs;
+  std::vector<CheckpointReport> checkpoints;  ///< that were told of, each of a whole file
 };
 
 class Resume : public testing::TestWithParam<std::string> {
@@ -93,13 +97,20 @@ class Resume : public testing::TestWithParam<std::string> {
         epoch_costs.push_back(report.training_cost);
         epoch_costs.push_back(report.regularization_cost);
       };
-      const CheckpointPolicy policy{model_path(), session.every_epochs, session.every_minutes,
-                                    session.keep};
+      std::vector<CheckpointReport> checkpoints;
+      observer.on_checkpoint = [&](const CheckpointReport& report) {
+        TensorFileReader(report.path).verify();
+        checkpoints.push_back(report);
+      };
+      CheckpointPolicy policy{model_path(), session.every_epochs, session.every_minutes,
+                              session.keep};
+      policy.as_time_allows = session.as_time_allows;
+      policy.least_seconds = session.least_seconds;
       const TrainingEnd end = train(network, data, policy, stop, observer, state);
       std::vector<float> weights = gather_state(network);
       const std::lock_guard lock(mutex);
       if (communicator.rank() == 0)
-        result = {end, state, std::move(weights), std::move(epoch_costs)};
+        result = {end, state, std::move(weights), std::move(epoch_costs), std::move(checkpoints)};
     };
     if (const int ranks = session.ranks; ranks == 1)
       body(*make_single_process());
@@ -207,6 +218,41 @@ TEST_F(Checkpoints, OfEveryMomentComeBetweenEpochsToo) {
   live({.stop_after = 7, .ranks = 2, .keep = 2, .every_minutes = 1e-12});
   EXPECT_EQ(files(), (std::vector<std::string>{"data.nc", "model.epoch1.batch1.nc",
                                                "model.epoch1.batch2.nc"}));
+}
+
+// However often training goes on while one is written, it is the file that a stop at its step
+// leaves.
+TEST_F(Checkpoints, WrittenWhileTrainingGoesOnAreThoseOfAStop) {
+  use(small_recipe(Adam{}));
+  recipe_.network.training.epochs = 6;
+  const Result straight = live({});
+  for (const int ranks : {1, 2}) {
+    const Result run = live({.ranks = ranks, .keep = 0, .as_time_allows = true});
+    EXPECT_EQ(run.weights, straight.weights);
+    ASSERT_FALSE(run.checkpoints.empty());
+    std::map<std::int64_t, std::string> written;
+    for (const CheckpointReport& report : run.checkpoints) {
+      EXPECT_TRUE(written.empty() || report.step > written.rbegin()->first);
+      written[report.step] = read_text(report.path);
+      const TrainingState state = read_model_info(TensorFileReader(report.path)).state;
+      EXPECT_EQ(report.step, state.step);
+      EXPECT_EQ(report.epoch, state.epoch + (state.batch > 0 ? 1 : 0));
+      fs::remove(report.path);
+    }
+    EXPECT_EQ(files(), std::vector<std::string>{"data.nc"});
+    for (const auto& [step, bytes] : written) {
+      const Result stopped = live({.stop_after = step, .ranks = 3 - ranks});
+      ASSERT_EQ(stopped.checkpoints.size(), 1u);
+      EXPECT_TRUE(read_text(stopped.checkpoints[0].path) == bytes) << "step " << step;
+      fs::remove(stopped.checkpoints[0].path);
+    }
+  }
+}
+
+TEST_F(Checkpoints, AreNoneUntilTheyCostLittle) {
+  use(small_recipe(Sgd{}));
+  EXPECT_TRUE(live({.as_time_allows = true, .least_seconds = 1e6}).checkpoints.empty());
+  EXPECT_EQ(files(), std::vector<std::string>{"data.nc"});
 }
 
 TEST_F(Checkpoints, AreNoneInAnEmptyFolder) {

@@ -52,7 +52,7 @@ struct Session {
   double best_seconds = 0.0;  ///< 0: a file of each best model
 
   CheckpointPolicy policy(const fs::path& model) const {
-    return {.model = model, .every_epochs = every_epochs, .best_seconds = best_seconds};
+    return {.model = model, .every_epochs = every_epochs, .least_seconds = best_seconds};
   }
 };
 

@@ -3,6 +3,8 @@
 // of ranks, and the best model is the one that is kept.
 #include "tests/engine/validating.h"
 
+#include <thread>
+
 namespace norn::test {
 namespace {
 
@@ -137,6 +139,14 @@ TEST_F(Validating, TakesSmallImprovementsForNone) {
     EXPECT_TRUE(report.epoch == 1 || !report.best || report.value > result.reports[0].value + 0.5);
 }
 
+// Whether a thread is at it.
+bool is_written(const fs::path& file) {
+  for (const auto& entry : fs::directory_iterator(file.parent_path()))
+    if (entry.path().filename().string().starts_with(file.filename().string() + ".tmp-"))
+      return true;
+  return false;
+}
+
 // The best model of a run beside it takes the place of its own.
 TEST_F(Validating, TakesNoModelForItsBestThatItDidNotWrite) {
   network_.training.epochs = 12;
@@ -152,6 +162,7 @@ TEST_F(Validating, TakesNoModelForItsBestThatItDidNotWrite) {
     forget_files();
     Session session{.ranks = ranks};
     session.after_last_validation = [&] {
+      while (is_written(best_model(model_path()))) std::this_thread::yield();
       fs::copy_file(elsewhere / "other.nc", best_model(model_path()),
                     fs::copy_options::overwrite_existing);
     };

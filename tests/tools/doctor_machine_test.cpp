@@ -191,7 +191,7 @@ TEST(DoctorOfDisks, ChecksInEveryState) {
           s.machine.model = "/m.nc";
           s.machine.disk = DiskRate{500, 2, ""};
         }},
-       {"write rate", kWarning, "--checkpoint-epochs",
+       {"write rate", kWarning, "checkpoints are seldom",
         [](Scene& s) {
           s.machine.model = "/m.nc";
           s.machine.disk = DiskRate{500, 200, ""};

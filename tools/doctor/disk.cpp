@@ -72,9 +72,9 @@ void check_kind(const Examination& machine, Findings& findings) {
                             "what is written here is lost with the machine or container: put "
                             "--model on a disk, or a mounted volume");
   if (far.count(kind) > 0)
-    return findings.warning(kind, "a disk of this machine, or a parallel file system",
-                            "checkpoints go over the network: see the rates below, and write fewer "
-                            "(--checkpoint-epochs) when they take long");
+    return findings.warning(
+        kind, "a disk of this machine, or a parallel file system",
+        "checkpoints go over the network, so they may be seldom: see the rates below");
   findings.ok(kind);
 }
 
@@ -105,9 +105,10 @@ void check_rate(const Examination& machine, Findings& findings) {
                                         machine.disk->megabytes, machine.disk->sync_milliseconds);
   if (machine.disk->megabytes >= 100.0 && machine.disk->sync_milliseconds <= 100.0)
     return findings.ok(value);
-  findings.warning(value, "at least 100 MB/s, at most 100 ms",
-                   "training waits while a checkpoint is written: use a faster disk, or fewer "
-                   "checkpoints (--checkpoint-epochs, --checkpoint-minutes)");
+  findings.warning(
+      value, "at least 100 MB/s, at most 100 ms",
+      "checkpoints are seldom where writing takes long, and a stop waits for one: use a "
+      "faster disk");
 }
 
 constexpr std::array kChecks = {

@@ -71,6 +71,8 @@ std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings,
   out += memory_line("data", plan.data_bytes, plan.data_streamed ? "(streamed from files)" : "");
   out += memory_line("total", plan.total_bytes());
   out += memory_line("available", available_bytes);
+  out += memory_line("a checkpoint", plan.checkpoint_bytes,
+                     "(beside it, in main memory that is free, while it is written)");
   return out;
 }
 

@@ -16,8 +16,6 @@
 namespace norn::tools {
 
 struct TrainerOptions : run::TrainOptions {
-  TrainerOptions() { checkpoint_epochs = 10; }
-
   std::filesystem::path cdl;  ///< DSSTNE's command file, whose settings stand in the members
   CommandKind command = CommandKind::train;
   std::vector<std::string> cdl_notes;  ///< remarks on it

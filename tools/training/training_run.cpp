@@ -110,8 +110,8 @@ class TrainerRun {
     observer.on_validation = [this](const ValidationReport& report) {
       reports_->validation(report);
     };
-    observer.on_checkpoint = [this](const std::filesystem::path& path) {
-      reports_->checkpoint(path);
+    observer.on_checkpoint = [this](const CheckpointReport& report) {
+      reports_->checkpoint(report.path);
     };
     return observer;
   }

@@ -49,12 +49,19 @@ struct ValidationReport {
   double seconds = 0.0;             ///< that validating took
 };
 
+/// A checkpoint that can be gone on from. Training may have gone on since it was begun.
+struct CheckpointReport {
+  std::filesystem::path path;
+  std::int64_t epoch = 0;  ///< of its last step, counted from 1
+  std::int64_t step = 0;   ///< updates made
+};
+
 /// Whoever wants to know how training goes. Called on every rank.
 struct TrainingObserver {
   std::function<void(const StepReport&)> on_step;
   std::function<void(const EpochReport&)> on_epoch;
   std::function<void(const ValidationReport&)> on_validation;
-  std::function<void(const std::filesystem::path&)> on_checkpoint;
+  std::function<void(const CheckpointReport&)> on_checkpoint;
   /// The rate of an epoch, counted from 0, in place of the one that its schedule gives; the same on
   /// every rank, and when a run goes on within the epoch.
   std::function<double(std::int64_t epoch, double rate)> on_rate;

@@ -106,8 +106,10 @@ struct TrainOptions {
   /// chose for the data before does not count.
   bool other_data = false;
   bool force = false;  ///< replaces `model` and its checkpoints
-  Index checkpoint_epochs = 0;
-  double checkpoint_minutes = 0.0;
+  /// Between two checkpoints; 0: none. Where neither is given they take at most a twentieth of the
+  /// time: one is written when 20 times as long has passed as the last one took, and ten seconds.
+  std::optional<Index> checkpoint_epochs;
+  std::optional<double> checkpoint_minutes;
   int keep = 3;
   std::filesystem::path checkpoint_name;     ///< empty: checkpoints are named after the model
   std::filesystem::path run_dir;             ///< empty: nothing is recorded

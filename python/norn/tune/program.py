@@ -19,7 +19,6 @@ _VALUE_OF = json.loads(pathlib.Path(__file__).with_name("trial_options.json").re
 OPTIONS = set(_VALUE_OF)
 FILES = {name for name, value in _VALUE_OF.items() if value == "FILE"}
 PART = 1 << 22  # bytes that are read at a time
-CHECKPOINTS = ["--checkpoint-epochs", "0", "--checkpoint-minutes", "5"]  # to write a wide model takes longer than many an epoch
 KILLED = 128  # codes from here on: by a signal, which says nothing of the descriptor
 
 
@@ -152,7 +151,7 @@ class Trainer:
         """That trains a trial to the end of that epoch, in its folder, going on from what stands there."""
         return [str(self.program), "-c", "net.json", *self.data, "-n", "model.nc", "--run-dir", "run", "--resume", "--last-epoch",
                 str(until),
-                "--keep", "1", *CHECKPOINTS, *self._watched(), *(["--seed", str(seed)] if seed is not None else []),
+                "--keep", "1", *self._watched(), *(["--seed", str(seed)] if seed is not None else []),
                 *(["--threads", str(threads)] if threads else []), "--errors", "json"]
 
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/base/background_work.h"
 #include "src/data/tensor_file.h"
 #include "src/engine/network/network.h"
 
@@ -83,6 +84,14 @@ void load_weights(const std::filesystem::path& file, const ModelInfo& info, Netw
 /// is not finite.
 void save_model(const std::filesystem::path& path, Network& network,
                 const std::optional<TrainingState>& state);
+
+/// The same for a run that goes on meanwhile: on rank 0 the values are copied and `writer` writes
+/// them, so the file is there when writer.wait() returns, which throws what has gone wrong; what
+/// was not written then is not there. As many copies as fit into `memory` bytes, and a few in any
+/// case, wait for the disk; for room for others this waits.
+void save_model(const std::filesystem::path& path, Network& network,
+                const std::optional<TrainingState>& state, BackgroundWork& writer,
+                std::int64_t memory);
 
 /// Throws what save_model would throw with a state for values that are not finite, and writes
 /// nothing.

@@ -30,6 +30,9 @@ std::size_t first_not_finite(std::span<const float> values) {
   return values.size();
 }
 
+// Values that wait for the disk while the next are collected.
+constexpr std::int64_t kAhead = std::int64_t(64) << 20;
+
 std::uint32_t flag(bool value) {
   return value ? 1u : 0u;
 }
@@ -167,7 +170,7 @@ class ModelWriter {
   using Take = std::function<void(const std::string& item, Index first, std::span<const float>)>;
 
   /// Hands out all values, which every rank sees as a whole: each ends here when one is not finite.
-  void write(const Take& file) {
+  void write(const Take& file) const {
     const auto take = [&](const std::string& item, Index first, std::span<const float> values) {
       const std::size_t bad = first_not_finite(values);
       if (bad < values.size()) throw divergence(item, first + Index(bad), values[bad]);
@@ -276,7 +279,7 @@ class ModelWriter {
 
   // A layer has one bias; DSSTNE keeps one for each source and adds them up, so the others are
   // zero.
-  void write_bias(const Take& take, std::size_t w) {
+  void write_bias(const Take& take, std::size_t w) const {
     const int edge = edges_[w];
     const int layer = network_.graph().edges[std::size_t(edge)].destination;
     std::vector<float> bias = gather_units(network_, layer, network_.unit_layer(layer)->bias.value);
@@ -301,20 +304,31 @@ class ModelWriter {
 }  // namespace
 
 void save_model(const std::filesystem::path& path, Network& network,
+                const std::optional<TrainingState>& state, BackgroundWork& writer,
+                std::int64_t memory) {
+  const ModelWriter model(network, state);
+  if (network.context().communicator.rank() != 0) return model.write({});
+  const auto file = std::make_shared<TensorFileWriter>(path);
+  model.describe(*file);
+  write_unit_labels(*file, network.unit_labels());
+  const std::int64_t limit = std::max(memory, kAhead);
+  model.write([&](const std::string& item, Index first, std::span<const float> values) {
+    const auto copy = std::make_shared<Buffer<float>>(Index(values.size()));
+    copy->write(values.data(), copy->size());
+    writer.add(
+        [=] {
+          file->write(item, first, std::span<const float>(copy->data(), std::size_t(copy->size())));
+        },
+        copy->bytes(), limit);
+  });
+  writer.add([=] { file->commit(); }, 0, limit);
+}
+
+void save_model(const std::filesystem::path& path, Network& network,
                 const std::optional<TrainingState>& state) {
-  ModelWriter writer(network, state);
-  std::unique_ptr<TensorFileWriter> file;
-  if (network.context().communicator.rank() == 0) {
-    file = std::make_unique<TensorFileWriter>(path);
-    writer.describe(*file);
-    write_unit_labels(*file, network.unit_labels());
-    writer.write([&](const std::string& item, Index first, std::span<const float> values) {
-      file->write(item, first, values);
-    });
-    file->commit();
-  } else {
-    writer.write({});
-  }
+  BackgroundWork writer;
+  save_model(path, network, state, writer, 0);
+  writer.wait();
   network.context().communicator.barrier();
 }
 

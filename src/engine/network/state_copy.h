@@ -8,6 +8,10 @@
 
 namespace norn {
 
+/// Copies that only save time take at most one part in so many of the memory that is free, those of
+/// all ranks that share it together.
+constexpr std::int64_t kPartsOfMemory = 4;
+
 /// A copy of all that a step leaves behind on this rank: parameters, and the state of the update
 /// rule.
 class StateCopy {

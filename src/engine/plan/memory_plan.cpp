@@ -93,10 +93,14 @@ class Planner {
     tensors_.for_each_parameter(
         facts_,
         [&](int edge, const Weights& weights) {
-          into[facts_.edge(edge).destination] +=
-              weights.shape().sources * weights.shape().destinations;
+          const Index elements = weights.shape().sources * weights.shape().destinations;
+          into[facts_.edge(edge).destination] += elements;
+          plan_.checkpoint_bytes += (1 + weights.slots()) * elements * kFloat;
         },
-        [&](int layer, const auto&) { into[layer] += facts_.layer(layer).units(); });
+        [&](int layer, const auto&) {
+          into[layer] += facts_.layer(layer).units();
+          plan_.checkpoint_bytes += facts_.layer(layer).units() * kFloat;
+        });
     for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
       plan_.layers[i].weights = into[facts_.order()[i]];
       plan_.weights += plan_.layers[i].weights;

@@ -1,26 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "src/engine/train/best_model.h"
 
-#include <algorithm>
-
 namespace norn {
-namespace {
 
-// Of a run's time, at most one part in so many goes to writing its best model.
-constexpr double kPartsOfTime = 20.0;
-// Of the memory that is free, the copies of all ranks that share it take at most one part in so
-// many.
-constexpr std::int64_t kPartsOfMemory = 4;
-
-}  // namespace
-
-BestModel::BestModel(Network& network, const CheckpointPolicy& policy)
-    : network_(network), policy_(policy) {}
+BestModel::BestModel(Network& network, const CheckpointPolicy& policy, RunFiles& files)
+    : network_(network), policy_(policy), files_(files) {}
 
 void BestModel::keep(const TrainingState& state) {
   Communicator& ranks = network_.context().communicator;
   // One rank's clock decides for all, and each rank has its own memory.
-  const bool writes = ranks.any((ranks.rank() == 0 && is_due()) || !has_copy());
+  const bool is_due = !policy_.as_time_allows && files_.is_due();
+  const bool writes = ranks.any((ranks.rank() == 0 && is_due) || !has_copy());
   if (writes) {
     save(state);
     return;
@@ -63,17 +53,8 @@ bool BestModel::has_copy() {
   return !no_room_;
 }
 
-bool BestModel::is_due() const {
-  if (policy_.best_seconds <= 0.0) return true;
-  const double seconds = std::chrono::duration<double>(Clock::now() - written_).count();
-  return seconds >= std::max(policy_.best_seconds, kPartsOfTime * seconds_to_write_);
-}
-
 void BestModel::save(const TrainingState& state) {
-  const Clock::time_point start = Clock::now();
-  save_model(best_model(policy_.model), network_, state);
-  written_ = Clock::now();
-  seconds_to_write_ = std::chrono::duration<double>(written_ - start).count();
+  files_.save(best_model(policy_.model), state);
   unwritten_.reset();
 }
 

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "src/engine/network/state_copy.h"
+#include "src/engine/train/run_files.h"
 #include "src/engine/train/trainer.h"
 
-#include <chrono>
 #include <memory>
 
 namespace norn {
@@ -15,28 +15,25 @@ namespace norn {
 class BestModel {
  public:
   /// The file is best_model(policy.model).
-  BestModel(Network& network, const CheckpointPolicy& policy);
+  BestModel(Network& network, const CheckpointPolicy& policy, RunFiles& files);
 
   /// The network is the best model from now on, at `state`.
   void keep(const TrainingState& state);
-  /// The file is the best model when it returns.
+  /// The file is the best model when `files` have been waited for.
   void write();
   /// Network and state become the best model, if it is newer than its file. Whether it was.
   bool take(TrainingState& state);
 
  private:
-  using Clock = std::chrono::steady_clock;
   bool has_copy();
-  bool is_due() const;
   void save(const TrainingState& state);
 
   Network& network_;
   const CheckpointPolicy& policy_;
+  RunFiles& files_;
   std::unique_ptr<StateCopy> copy_;         // or none yet
   std::optional<TrainingState> unwritten_;  // that of the copy, when the file is older
   bool no_room_ = false;
-  Clock::time_point written_ = Clock::now();
-  double seconds_to_write_ = 0.0;
 };
 
 }  // namespace norn

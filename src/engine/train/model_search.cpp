@@ -63,13 +63,13 @@ ValidationPlan plan_validation(const NetworkDescriptor& network, const Validatio
 }
 
 ModelSearch::ModelSearch(Network& network, const Validation& validation,
-                         const CheckpointPolicy& policy, TrainingState& state)
+                         const CheckpointPolicy& policy, RunFiles& files, TrainingState& state)
     : network_(network),
       validation_(validation),
       model_(policy.model),
       state_(state),
       training_(network.descriptor().training),
-      best_(network, policy) {
+      best_(network, policy, files) {
   const ValidationDescriptor& asked = training_.validation;
   keeps_best_ = !asked.early_stop.empty() || !asked.keep_best.empty();
   require(!keeps_best_ || !model_.empty(), "train: the best model needs a path to be kept at");

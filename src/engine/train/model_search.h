@@ -18,7 +18,7 @@ class ModelSearch {
   /// `state` is the run's, and says where a search that goes on stands. Throws UsageError when the
   /// data do not have the metric, and DataError when the best model so far is gone.
   ModelSearch(Network& network, const Validation& validation, const CheckpointPolicy& policy,
-              TrainingState& state);
+              RunFiles& files, TrainingState& state);
 
   /// Set when the run that `state` comes from had ended, and nothing that was changed since asks
   /// for more epochs.
@@ -32,11 +32,11 @@ class ModelSearch {
   /// Validates, and keeps the model if it is the best. `poll` is called after every batch and may
   /// throw. Weights must have caught up.
   ValidationReport validate(const std::function<void()>& poll);
-  /// The best model so far stands in its file when it returns, as runs need it that go on from a
-  /// checkpoint of now.
+  /// The best model so far stands in its file before any that are saved later, as runs need it that
+  /// go on from a checkpoint of now.
   void write_best() { best_.write(); }
-  /// At the end of a run that was not stopped: if the best model is kept, network and state become
-  /// it.
+  /// At the end of a run that was not stopped, when its files have been waited for: if the best
+  /// model is kept, network and state become it.
   void take_best();
 
  private:

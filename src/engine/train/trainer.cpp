@@ -6,12 +6,16 @@
 #include "src/engine/train/checkpoints.h"
 #include "src/engine/train/model_search.h"
 #include "src/engine/train/rate_schedule.h"
+#include "src/engine/train/run_files.h"
 #include "src/engine/train/step_verifier.h"
 
+#include <array>
 #include <chrono>
 #include <cmath>
 #include <deque>
 #include <memory>
+#include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -39,13 +43,14 @@ class Training {
         observer_(observer),
         state_(state),
         settings_(network.descriptor().training),
-        order_(data.examples(), settings_.batch, network.descriptor().shuffle, settings_.seed) {
+        order_(data.examples(), settings_.batch, network.descriptor().shuffle, settings_.seed),
+        files_(network, policy.least_seconds) {
     if (verification.every > 0) {
       verify_every_ = verification.every;
       verifier_ = std::make_unique<StepVerifier>(network, verification.device);
     }
     if (validation.data && validation.data->data)
-      search_ = std::make_unique<ModelSearch>(network, validation, policy, state);
+      search_ = std::make_unique<ModelSearch>(network, validation, policy, files_, state);
   }
 
   TrainingEnd run(const std::atomic<bool>& stop) {
@@ -55,7 +60,7 @@ class Training {
       if (validation_due()) {
         if (!validate(stop) || stop_is_wanted(stop)) return stopped();
         if (search_->is_exhausted()) return TrainingEnd::early_stopped;
-        if (checkpoint_due(true)) checkpoint();
+        go_on_with_files(wishes(stop), true);
       }
       if (search_ && search_->is_exhausted()) return TrainingEnd::early_stopped;
       if (state_.epoch >= settings_.epochs_made()) return TrainingEnd::completed;
@@ -64,10 +69,21 @@ class Training {
     }
   }
 
+  /// The files that are being written are there, and have been told of, when it returns.
+  void finish_files() {
+    if (!files_.is_writing()) return;
+    if (checkpoint_) network_.context().communicator.set_place(checkpoint_->place);
+    files_.wait();
+    const std::optional<BegunCheckpoint> done = std::exchange(checkpoint_, std::nullopt);
+    if (done && observer_.on_checkpoint) observer_.on_checkpoint(done->report);
+  }
+
   /// Of a run that has failed on all ranks: it goes on from its best model.
   void save_what_was_good() {
     try {
+      finish_files();
       if (search_) search_->write_best();
+      finish_files();
     } catch (const std::exception& error) {
       network_.context().log.warning(
           fmt::format("the best model so far is lost: {}", error.what()));
@@ -103,8 +119,9 @@ class Training {
       const bool epoch_ends = state_.batch == order_.batches();
       if (epoch_ends) end_epoch();
       if (epoch_ends && state_.epoch < last) set_rate();
-      if (stop_is_wanted(stop)) return false;
-      if (!validation_due() && checkpoint_due(epoch_ends)) checkpoint();
+      const Wishes wished = wishes(stop);
+      if (wished.stop) return false;
+      if (!validation_due()) go_on_with_files(wished, epoch_ends);
     }
     return true;
   }
@@ -259,30 +276,63 @@ class Training {
                     cost));
   }
 
-  bool checkpoint_due(bool epoch_ended) const {
-    if (policy_.model.empty() || state_.epoch >= settings_.epochs_made()) return false;
-    if (epoch_ended && policy_.every_epochs > 0 && state_.epoch % policy_.every_epochs == 0)
-      return true;
-    if (policy_.every_minutes <= 0.0) return false;
-    // One rank's clock decides for all.
-    Communicator& communicator = network_.context().communicator;
-    return communicator.any(communicator.rank() == 0 &&
-                            seconds_since(last_checkpoint_) >= 60.0 * policy_.every_minutes);
+  // Whether files are due by this rank's clock.
+  bool clock_wants_checkpoint() const {
+    return (policy_.as_time_allows && files_.is_due()) ||
+           (policy_.every_minutes > 0.0 &&
+            seconds_since(last_checkpoint_) >= 60.0 * policy_.every_minutes);
   }
 
+  // What is wanted on some rank, of which rank 0 has the clock and the files.
+  struct Wishes {
+    bool stop = false;
+    bool checkpoint = false;
+    bool tell_of_files = false;
+  };
+  Wishes wishes(const std::atomic<bool>& stop) {
+    Communicator& ranks = network_.context().communicator;
+    const bool is_first = ranks.rank() == 0;
+    std::array<std::int64_t, 3> wished = {stop.load(std::memory_order_relaxed),
+                                          is_first && clock_wants_checkpoint(),
+                                          is_first && files_.is_writing() && files_.is_written()};
+    ranks.all_reduce_sum(wished);
+    return {wished[0] > 0, wished[1] > 0, wished[2] > 0};
+  }
+
+  // Time that goes to them is none of the epoch's.
+  void go_on_with_files(const Wishes& wished, bool epoch_ended) {
+    const Clock::time_point start = Clock::now();
+    if (wished.tell_of_files) finish_files();
+    const bool is_asked_for =
+        epoch_ended && policy_.every_epochs > 0 && state_.epoch % policy_.every_epochs == 0;
+    if ((wished.checkpoint || is_asked_for) && !policy_.model.empty() &&
+        state_.epoch < settings_.epochs_made())
+      checkpoint();
+    epoch_start_ += Clock::now() - start;
+  }
+
+  // The one before is finished first: they come no faster than they can be written.
   void checkpoint() {
     finish_steps(0);
-    network_.context().communicator.set_place(
-        {"writing a checkpoint", state_.epoch + (state_.batch > 0 ? 1 : 0), state_.batch});
+    finish_files();
+    const std::int64_t epoch = state_.epoch + (state_.batch > 0 ? 1 : 0);
+    BegunCheckpoint begun = {
+        {checkpoint_path(policy_.base(), state_.epoch, state_.batch), epoch, state_.step},
+        {"writing a checkpoint", epoch, state_.batch}};
+    network_.context().communicator.set_place(begun.place);
     network_.catch_up(state_.step);
     if (search_) search_->write_best();
-    const std::filesystem::path path = checkpoint_path(policy_.base(), state_.epoch, state_.batch);
-    save_model(path, network_, state_);
-    if (network_.context().communicator.rank() == 0)
-      remove_old_checkpoints(policy_.base(), policy_.keep, state_.epoch, state_.batch);
+    files_.save(begun.report.path, state_);
+    files_.then([base = policy_.base(), keep = policy_.keep, epoch = state_.epoch,
+                 batch = state_.batch] { remove_old_checkpoints(base, keep, epoch, batch); });
+    checkpoint_ = std::move(begun);
     last_checkpoint_ = Clock::now();
-    if (observer_.on_checkpoint) observer_.on_checkpoint(path);
   }
+
+  struct BegunCheckpoint {
+    CheckpointReport report;
+    Place place;  // of the run when it was begun
+  };
 
   Network& network_;
   const DataBinding& data_;
@@ -293,8 +343,10 @@ class Training {
   BatchOrder order_;
   std::unique_ptr<StepVerifier> verifier_;  // or none
   std::int64_t verify_every_ = 0;
-  std::unique_ptr<ModelSearch> search_;  // or none
-  std::deque<Begun> begun_;              // and not yet reported
+  RunFiles files_;
+  std::optional<BegunCheckpoint> checkpoint_;  // not yet told of
+  std::unique_ptr<ModelSearch> search_;        // or none
+  std::deque<Begun> begun_;                    // and not yet reported
   Clock::time_point epoch_start_;
   bool told_of_cost_ = false;
   Clock::time_point last_checkpoint_;
@@ -309,6 +361,7 @@ TrainingEnd train(Network& network, const DataBinding& data, const CheckpointPol
   Training training(network, data, checkpoints, observer, state, verification, validation);
   try {
     const TrainingEnd end = training.run(stop);
+    training.finish_files();
     network.catch_up(state.step);
     if (end != TrainingEnd::stopped) training.finish();
     return end;

@@ -21,7 +21,9 @@ struct CheckpointPolicy {
   double every_minutes = 0.0;       ///< 0: none
   int keep = 3;                     ///< the newest ones that stay; 0 keeps all
   std::filesystem::path name = {};  ///< they are named after this instead; empty: after the model
-  double best_seconds = 10.0;  ///< between two files of the best model so far, at least; 0: each
+  bool as_time_allows = false;      ///< where they take at most a twentieth of it, too
+  double least_seconds =
+      10.0;  ///< between two of those, and between files of the best model so far
 
   const std::filesystem::path& base() const { return name.empty() ? model : name; }
 };
