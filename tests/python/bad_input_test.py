@@ -124,7 +124,7 @@ def test_what_the_engine_refuses_comes_with_its_problems(baskets):
                              ({"threads": -1}, "`threads` -1"),
                            ({"precision": "fp8"}, "`precision` fp8"), ({"recipe": "sigmod"}, "`recipe` sigmod"),
                            ({"threads": 2**40}, "`threads`"),
-                           ({"hidden": 0}, "N"), ({"batch": 10**6}, "`batch`")):
+                           ({"hidden": 0}, "`hidden`"), ({"batch": 10**6}, "`batch`")):
         with pytest.raises(norn.UsageError) as raised:
             norn.Recommender(**{"device": "cpu", "epochs": 1, **settings}).fit(baskets.matrix)
         assert part in str(raised.value)

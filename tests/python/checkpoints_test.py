@@ -27,7 +27,7 @@ def again(file, data, **changed):
     ({"hidden": 16}, "`hidden` is 16, the checkpoint has 8"),
     ({"recipe": "softmax"}, "`recipe` is softmax, the checkpoint has sigmoid"),
     ({"rate": 0.5}, "`rate` is 0.5, the checkpoint has "),
-    ({"lambda_": 0.25}, "`lambda` is 0.25, the checkpoint has 0"),
+    ({"lambda_": 0.25}, "`lambda_` is 0.25, the checkpoint has 0"),
     ({"seed": 99}, "`seed` is 99, the checkpoint has 12134"),
     ({"batch": 30}, "`batch` is 30, the checkpoint has 20"),
 ], ids=lambda value: "-".join(value) if isinstance(value, dict) else "")

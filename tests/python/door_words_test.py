@@ -83,15 +83,14 @@ def test_what_is_said_has_no_words_of_the_programs(draw, caplog, tmp_path):
     settings = {"epochs": 1, "hidden": 4, "batch": 16, "device": "cpu", "threads": 1}
     model = norn.Recommender(**settings).fit(matrix)
     labelled = norn.Dataset(matrix, feature_labels=[f"i{unit}" for unit in range(20)])
-    text = tmp_path / "t.txt"
-    text.write_text("ann\tx:y\nann\tz\n")
+    file = tmp_path / "file"
+    file.touch()
     calls = {
         "`validation`": lambda: norn.Recommender(**settings).fit(matrix, callbacks=norn.early_stopping("ndcg@5")),
         "`lambda_`": lambda: norn.Recommender(**settings, lambda_=-1).fit(matrix),
         "`network_.descriptor` shows": lambda: norn.Recommender(epochs=1, device="cpu").fit(matrix),
         "`labels`": lambda: norn.Network.from_parameters(model.network_.descriptor, model.network_.parameters, {"Nowhere": ["a"]}),
-        "`run_folder`": lambda: norn.Recommender(**settings).fit(matrix, callbacks=norn.run_folder(text)),
-        "--repeated-examples of the programs": lambda: norn.Dataset.from_table(text, format="dsstne"),
+        "`run_folder`": lambda: norn.Recommender(**settings).fit(matrix, callbacks=norn.run_folder(file)),
         "`data.matrix`": lambda: norn.train(norn.train({"Recipe": "sigmoid"}, {"data_input": labelled, "data_output": labelled}, epochs=1,
                                                        device="cpu"),
                                             {"data_input": norn.Dataset(matrix, feature_labels=[f"j{unit}" for unit in range(20)]),

@@ -87,7 +87,7 @@ def test_what_draws_gives_a_seed(draw):
     ({"alpha": 40}, "`alpha` 40: .*DeltaBoost"), ({"regularization": 0.01}, "`regularization` 0.01: .*lambda_"),
     ({"dtype": np.float64}, "`dtype` .*float64.*: weights are float32"), ({"dtype": "nonsense"}, "`dtype` 'nonsense'"),
     ({"use_gpu": "no"}, "expected True or False"), ({"regularization": "0"}, "lambda_"), ({"factors": 3, "hidden": 4}, "one setting"),
-    ({"random_state": 1, "seed": 2}, "one setting"), ({"factors": 0}, "N"), ({"use_native": True}, "no such setting")))
+    ({"random_state": 1, "seed": 2}, "one setting"), ({"factors": 0}, "`hidden` 0 is out"), ({"use_native": True}, "no such setting")))
 def test_what_means_nothing_here_is_refused(words, message):
     with pytest.raises(norn.UsageError, match=message):
         Autoencoder(**words).fit(np.eye(30, dtype=np.float32), show_progress=False)
