@@ -160,7 +160,7 @@ class HostileFiles(ProgramTest):
 
     def test_widths_that_are_numbers_alone(self):
         """Data with a feature of a large number are as wide as that says: nobody has memory for the others."""
-        wide = self.random.choice((2**31, 2**32 - 2, 2**32 - 1))
+        wide = self.random.choice((2**31, 2**32 - 3, 2**32 - 2))
         self.write("wide.txt", f"1 1:1 {wide}:1\n1 2:1\n")
         self.labelled()
         self.succeed("trainer", "-c", "net.json", "-i", "named.nc", "-n", "named_model.nc", "-e", 1)

@@ -67,7 +67,7 @@ class Data(ProgramTest):
         self.train("-e", "2")
         for rows, epochs in ((self.known[:20], "4"), (self.known[:1], "5"), (self.known, "6")):
             self.write_train(rows)
-            self.assertIn(f"Epoch {epochs}, ", self.train("-e", epochs, "--resume").stdout)
+            self.assertIn(f"epoch {epochs}/{epochs}: ", self.train("-e", epochs, "--resume").stdout)
         with netCDF4.Dataset(self.path("model.nc")) as model:
             self.assertEqual(json.loads(model.norn_descriptor)["Training"]["Batch"], 32)
 

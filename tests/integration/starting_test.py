@@ -175,7 +175,8 @@ class AnotherRun(ProgramTest):
     EPOCHS = "600"  # their lines do not fit into the pipe, so a run cannot end before it is read
 
     def command(self, *arguments, model="model.nc"):
-        return [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", model, "-e", self.EPOCHS, *arguments]
+        return [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", model, "-e", self.EPOCHS, "--log-format", "dsstne",
+                *arguments]
 
     def start(self, *arguments, prefix=(), **more):
         process = subprocess.Popen([*prefix, *self.command(*arguments, **more)], cwd=self.folder, stdout=subprocess.PIPE,

@@ -37,7 +37,8 @@ TEST(TrainSettings, HasEveryMemberThatIsASetting) {
       "config",     "recipe",   "network",  "inputs",     "outputs",     "sets",
       "model",      "resume",   "same_run", "run_dir",    "repeat",      "memory_bytes",
       "data_place", "program",  "recorder", "device",     "ranks",       "log",
-      "stop",       "schedule", "rule",     "validation", "trust_index", "batch_may_shrink"};
+      "stop",       "schedule", "rule",     "validation", "trust_index", "batch_may_shrink",
+      "other_data"};
   const std::filesystem::path source = NORN_SOURCE_DIR;
   const std::string header = read_text(source / "include/norn/run/train.h");
   const std::string table = read_text(source / "src/run/train_settings.cpp");
