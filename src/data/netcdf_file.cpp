@@ -188,7 +188,19 @@ NetcdfFile::NetcdfFile(const std::filesystem::path& path, Mode mode,
   if (!is_file(path))
     throw DataError(
         fmt::format("{}: is a pipe or a device, expected a NetCDF file", shown_.string()));
-  state_->opened.emplace(path);
+  // The HDF5 library asks for the name of what it opens, too, which may be another file's by then.
+  for (int tries = 100;; --tries) {
+    state_->opened.emplace(path);
+    try {
+      open_what_is_there();
+      return;
+    } catch (const DataError&) {
+      if (tries == 0 || !state_->opened->is_replaced()) throw;
+    }
+  }
+}
+
+void NetcdfFile::open_what_is_there() {
   state_->sealed = check_seal(state_->opened->path(), shown_);
   call("read as a NetCDF file", "", [&] { state_->open(); });
   if (is_sealed()) return;

@@ -90,6 +90,7 @@ class NetcdfFile {
  private:
   struct State;
   void write_checksums();
+  void open_what_is_there();
   template <typename Work>
   void call(const char* verb, const std::string& item, Work&& work) const;
   std::filesystem::path shown_;

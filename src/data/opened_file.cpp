@@ -47,4 +47,12 @@ void OpenedFile::require_unchanged(const std::filesystem::path& shown) const {
                   shown.string(), *size, size_));
 }
 
+bool OpenedFile::is_replaced() const {
+  struct stat ours {
+  }, named{};
+  return descriptor_ >= 0 && ::fstat(descriptor_, &ours) == 0 &&
+         ::stat(file_.c_str(), &named) == 0 &&
+         (ours.st_ino != named.st_ino || ours.st_dev != named.st_dev);
+}
+
 }  // namespace norn

@@ -25,6 +25,8 @@ class OpenedFile {
   /// To be called after a read. Throws DataError naming `shown` when the file is no longer as long
   /// as it was.
   void require_unchanged(const std::filesystem::path& shown) const;
+  /// Whether another file has its name now.
+  bool is_replaced() const;
 
  private:
   std::filesystem::path file_;

@@ -7,6 +7,11 @@
 #include "src/data/netcdf_thread.h"
 #include "support.h"
 
+#include <atomic>
+#include <chrono>
+#include <random>
+#include <thread>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -182,6 +187,44 @@ TEST(NetcdfFile, ClosesSealed) {
 }
 
 // What the library was doing is half done there, and nobody goes on with it.
+// As a program that writes data or a model anew does, while others read it.
+TEST(NetcdfFile, ThatIsReplacedAgainAndAgainIsReadWhole) {
+  const TempDir folder;
+  const auto bare = generated(folder, kText);
+  const auto sealed = folder / "sealed.nc", path = folder / "taken.nc";
+  {
+    NetcdfFile file(sealed, NetcdfFile::Mode::create);
+    file.define_dimension("b", 4);
+    file.define_variable("flat", StoredType::float32, "b");
+    file.write("flat", 0, std::span<const float>(std::vector<float>{1, 2, 3, 4}));
+    file.close();
+  }
+  for (const auto& source : {bare, sealed}) {
+    std::filesystem::copy_file(source, path, std::filesystem::copy_options::overwrite_existing);
+    std::atomic<bool> ends = false;
+    std::minstd_rand random(std::random_device{}());
+    std::thread writer([&] {
+      for (int n = 0; !ends; n = 1 - n) {
+        const auto other = folder / fmt::format("other{}.nc", n);
+        std::filesystem::copy_file(source, other,
+                                   std::filesystem::copy_options::overwrite_existing);
+        std::filesystem::rename(other, path);
+        std::this_thread::sleep_for(std::chrono::milliseconds(random() % 40));
+      }
+    });
+    for (int n = 0; n < (source == sealed ? 300 : 30); ++n) {
+      std::vector<float> values(4);
+      EXPECT_NO_THROW({
+        const NetcdfFile file(path, NetcdfFile::Mode::read);
+        file.read("flat", 0, std::span(values));
+      });
+      EXPECT_THAT(values, ElementsAre(1, 2, 3, 4));
+    }
+    ends = true;
+    writer.join();
+  }
+}
+
 TEST(NetcdfThread, AProcessForkedInACallIsToldSo) {
   ::pid_t child = -1;
   on_netcdf_thread([&] {
