@@ -47,7 +47,11 @@ if(NOT wanted STREQUAL "OFF")
       set(CMAKE_CUDA_ARCHITECTURES 90)
     endif()
     enable_language(CUDA)
+    # CMake 3.25 marks a library as outdated that CUDA 13 no longer has, and stops there; it does so for projects of 3.25 and newer alone.
+    set(required ${CMAKE_MINIMUM_REQUIRED_VERSION})
+    set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
     find_package(CUDAToolkit REQUIRED)
+    set(CMAKE_MINIMUM_REQUIRED_VERSION ${required})
     # One runtime for a program and the library: a static one would be another in each.
     set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)
     set(NORN_CUDA_ENABLED ON)
