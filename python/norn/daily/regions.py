@@ -124,7 +124,7 @@ class Regions:
         """Of all regions, in the order of the file."""
         return list(self.regions)
 
-    def roll_back(self, name: str, check: Callable[[], None] = lambda: None) -> tuple[str, str]:
+    def roll_back(self, name: str, check: Callable[[], None] | None = None) -> tuple[str, str]:
         """The model before it is in service again; what was taken back is not published again.
 
         name: of the region.
@@ -133,7 +133,7 @@ class Regions:
         Returns what was taken back, and what is in service. Raises UsageError where there is no model before it."""
         [name] = self.named([name])
         service = Service(self.serving, name)
-        with service.lock(check):
+        with service.lock(check or (lambda: None)):
             return service.roll_back()
 
     def named(self, names: Iterable[str]) -> list[str]:
