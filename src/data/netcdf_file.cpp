@@ -189,7 +189,7 @@ NetcdfFile::NetcdfFile(const std::filesystem::path& path, Mode mode,
     throw DataError(
         fmt::format("{}: is a pipe or a device, expected a NetCDF file", shown_.string()));
   // The HDF5 library asks for the name of what it opens, too, which may be another file's by then.
-  for (int tries = 100;; --tries) {
+  for (int tries = 20;; --tries) {
     state_->opened.emplace(path);
     try {
       open_what_is_there();

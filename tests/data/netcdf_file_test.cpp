@@ -7,7 +7,6 @@
 #include "src/data/netcdf_thread.h"
 #include "support.h"
 
-#include <atomic>
 #include <chrono>
 #include <random>
 #include <thread>
@@ -188,7 +187,7 @@ TEST(NetcdfFile, ClosesSealed) {
 
 // What the library was doing is half done there, and nobody goes on with it.
 // As a program that writes data or a model anew does, while others read it.
-TEST(NetcdfFile, ThatIsReplacedAgainAndAgainIsReadWhole) {
+TEST(NetcdfFile, ThatIsReplacedWhileItIsOpenedIsReadWhole) {
   const TempDir folder;
   const auto bare = generated(folder, kText);
   const auto sealed = folder / "sealed.nc", path = folder / "taken.nc";
@@ -199,29 +198,29 @@ TEST(NetcdfFile, ThatIsReplacedAgainAndAgainIsReadWhole) {
     file.write("flat", 0, std::span<const float>(std::vector<float>{1, 2, 3, 4}));
     file.close();
   }
+  std::minstd_rand random(std::random_device{}());
   for (const auto& source : {bare, sealed}) {
-    std::filesystem::copy_file(source, path, std::filesystem::copy_options::overwrite_existing);
-    std::atomic<bool> ends = false;
-    std::minstd_rand random(std::random_device{}());
-    std::thread writer([&] {
-      for (int n = 0; !ends; n = 1 - n) {
-        const auto other = folder / fmt::format("other{}.nc", n);
-        std::filesystem::copy_file(source, other,
-                                   std::filesystem::copy_options::overwrite_existing);
-        std::filesystem::rename(other, path);
-        std::this_thread::sleep_for(std::chrono::milliseconds(random() % 40));
-      }
-    });
-    for (int n = 0; n < (source == sealed ? 300 : 30); ++n) {
+    const auto replace = [&, other = folder / "other.nc"] {
+      std::filesystem::copy_file(source, other, std::filesystem::copy_options::overwrite_existing);
+      std::filesystem::rename(other, path);
+    };
+    replace();
+    for (int n = 0; n < 30; ++n) {
+      std::thread writer([&replace, random]() mutable {
+        for (int times = 1 + int(random() % 5); times > 0; --times) {
+          std::this_thread::sleep_for(std::chrono::microseconds(random() % 3000));
+          replace();
+        }
+      });
+      random.discard(20);
       std::vector<float> values(4);
       EXPECT_NO_THROW({
         const NetcdfFile file(path, NetcdfFile::Mode::read);
         file.read("flat", 0, std::span(values));
       });
       EXPECT_THAT(values, ElementsAre(1, 2, 3, 4));
+      writer.join();
     }
-    ends = true;
-    writer.join();
   }
 }
 
