@@ -16,7 +16,7 @@ double entries_per_example(const DatasetInfo& set) {
 }
 
 StepSettings step_settings(const Graph& graph, const PlanSettings& settings) {
-  StepSettings step = settings;
+  StepSettings step = static_cast<const StepSettings&>(settings);
   step.device.fuses = step.exchanges = settings.on_gpu();
   for (const LayerDescriptor& layer : graph.network.layers) {
     const DatasetInfo* set = set_of(settings, layer);
