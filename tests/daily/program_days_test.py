@@ -279,7 +279,7 @@ class Days(DailyTest):
         self.assertEqual([path.name for path in self.path("days").iterdir()], [DAY])
         shutil.rmtree(self.path("in"))
         self.assertIn("text of region", self.ends_with(7).stderr)
-        self.refuses(2, ["importer is not in ", "--bin"], "--bin", str(self.path("in")))
+        self.refuses(2, ["importer is not there", "--bin"], "--bin", str(self.path("in")))
 
     def test_a_program_that_fails_is_told_with_its_words(self):
         self.draw_region("north", 120)

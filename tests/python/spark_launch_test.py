@@ -33,7 +33,7 @@ def trainers(programs, files, out, **settings):
 
 
 def settings_drawn(draw):
-    return {"epochs": int(draw.integers(2, 5)), "batch": int(draw.integers(5, 70)), "seed": int(draw.integers(1, 1000)),
+    return {"epochs": int(draw.integers(2, 5)), "batch": int(draw.integers(5, 40)), "seed": int(draw.integers(1, 1000)),
             "optimizer": str(draw.choice(["SGD", "Adam"]))}
 
 

@@ -109,7 +109,7 @@ class StudyTest(SeededTest):
         self.assertEqual(json.loads((self.folder / "python/best.json").read_text()), best.descriptor)
         self.assertEqual({row["trial"] for row in best.confirmed} & {best.trial}, {best.trial})
         self.assertEqual(study.best, best)
-        self.assertEqual(sum(" [" in line for line in said.output), len(study.trials))
+        self.assertEqual(sum(f" of {len(study.trials)}]" in line for line in said.output), len(study.trials), said.output)
         with open(study.export(), newline="") as file:
             table = list(csv.DictReader(file))
         self.assertEqual([(str(row["trial"]), row["state"]) for row in study.trials], [(row["trial"], row["state"]) for row in table])

@@ -16,7 +16,7 @@ from .. import errors
 from .._child import follow
 from .._settings import table
 from ..errors import Error, UsageError
-from ..history import History
+from ..history import History, add_report
 from ..programs import find_program
 
 
@@ -127,8 +127,8 @@ def history_of(folder: str | os.PathLike) -> History:
         if event["event"] == "start":
             examples = event["examples"]
         elif event["event"] == "epoch":
-            history._add("epoch", event | {"examples": examples})
+            add_report(history, "epoch", event | {"examples": examples})
         elif event["event"] == "eval":
             metrics = {f"{name}@{at['k']}": value for at in event["metrics"] for name, value in at.items() if name != "k"}
-            history._add("validation", event | {"metrics": metrics})
+            add_report(history, "validation", event | {"metrics": metrics})
     return history
