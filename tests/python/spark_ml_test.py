@@ -37,7 +37,7 @@ def test_any_partitions_fit_the_bytes_of_recommender(draw, spark, tmp_path, wish
     rows = entries_of(Baskets(draw, values=True), draw)
     rating = wish.get("ratingCol")
     wish = {"duplicates": "first"} | wish
-    settings = {"epochs": int(draw.integers(1, 4)), "batch": int(draw.integers(5, 70)), "seed": int(draw.integers(1, 1000)),
+    settings = {"epochs": int(draw.integers(1, 4)), "batch": int(draw.integers(5, 40)), "seed": int(draw.integers(1, 1000)),
                 "lambda_": float(draw.random() / 100)}
     names = [WHO, FILM] + ["stars"] * (rating is not None)
     columns = {name: list(values) for name, values in zip(names, zip(*in_order(rows, rating)))}
