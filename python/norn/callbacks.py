@@ -7,6 +7,7 @@ may bring settings of the engine with it.
 """
 from __future__ import annotations
 
+import abc
 import dataclasses
 import importlib
 import os
@@ -200,7 +201,7 @@ def _words(env: Environment) -> str:
     return ", ".join(words + [f"{name} {value:.4f}" for name, value in list(env.metrics.items())[:3]])
 
 
-class _Tracker(Callback):
+class _Tracker(Callback, abc.ABC):
     """Settings at the beginning, figures after every epoch and validation, and how it ended."""
 
     def __call__(self, env: Environment) -> None:
@@ -213,14 +214,17 @@ class _Tracker(Callback):
         elif env.kind == "end":
             self.end(env.report["end"], env.report.get("raised"))
 
+    @abc.abstractmethod
     def begin(self, settings: Mapping[str, object]) -> None:
-        raise NotImplementedError
+        """The run begins."""
 
+    @abc.abstractmethod
     def log(self, figures: Mapping[str, float], epoch: int) -> None:
-        raise NotImplementedError
+        """What an epoch or a validation came to."""
 
+    @abc.abstractmethod
     def end(self, how: str, raised: BaseException | None) -> None:
-        raise NotImplementedError
+        """The run has ended."""
 
 
 def _required(package: str, callback: str) -> Any:

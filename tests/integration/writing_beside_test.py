@@ -69,6 +69,8 @@ class Writing(RanksTest):
         self.assertEqual(self.temporaries(), [])
         self.check_goes_on(self.newest())
 
+    MESSAGE_OF_A_FOLDER = r"out/model\.epoch2\.nc: .* \[rank 0 of 2 on \S+: writing a checkpoint, epoch 2\]$"
+
     def test_a_folder_that_goes_while_it_is_written_ends_the_run(self):
         self.path("out").mkdir()
         gate = self.gate("rename", "/model.epoch2.nc.tmp-")
@@ -76,13 +78,13 @@ class Writing(RanksTest):
         self.wait_at(gate, process)
         self.path("out").rename(self.path("moved"))
         gate.open()
-        self.assertRegex(self.finish_with_one_error(process, 3), r"out/model\.epoch2\.nc: .* \[rank 0 of 2 on "
-                         r"\S+: writing a checkpoint, epoch 2\]$")
+        self.assertRegex(self.finish_with_one_error(process, 3), self.MESSAGE_OF_A_FOLDER)
 
 
 class WritingAlone(Writing):
     """The same of one process."""
     RANKS = 1
+    MESSAGE_OF_A_FOLDER = r"^trainer: error: out/model\.epoch2\.nc: "
 
     def launch(self, *command, gate=None):
         process = subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -92,15 +94,6 @@ class WritingAlone(Writing):
 
     def ranks(self, process):
         return {0: process.pid}
-
-    def test_a_folder_that_goes_while_it_is_written_ends_the_run(self):
-        self.path("out").mkdir()
-        gate = self.gate("rename", "/model.epoch2.nc.tmp-")
-        process = self.start("--checkpoint-epochs", "2", model="out/model.nc", gate=gate)
-        self.wait_at(gate, process)
-        self.path("out").rename(self.path("moved"))
-        gate.open()
-        self.assertRegex(self.finish_with_one_error(process, 3), r"^trainer: error: out/model\.epoch2\.nc: ")
 
     def test_a_run_that_is_killed_goes_on_from_the_one_before(self):
         """At a random call of the one that is being written."""

@@ -155,7 +155,7 @@ def test_files_made_to_fill_the_memory(tmp_path):
 
 @pytest.mark.parametrize("how", ["external", "virtual", "link"])
 def test_arrays_of_keras_that_lie_in_another_file_are_not_read(tmp_path, how):
-    h5py = pytest.importorskip("h5py")
+    h5py = pytest.importorskip("h5py", reason="h5py is not installed, without which norn reads no files of Keras")
     from norn.interchange.hdf5_apart import read_hdf5
     secret = tmp_path / "secret"
     secret.write_bytes(b"secret!!" * 8)
