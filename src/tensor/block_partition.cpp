@@ -50,11 +50,11 @@ Range BlockPartition::units(Index block) const {
   return {begin, std::min(begin + block_width_, width_)};
 }
 
-Range BlockPartition::blocks_of(int rank, int ranks) const {
+Range dealt(Index count, int rank, int ranks) {
   require(ranks >= 1 && rank >= 0 && rank < ranks,
           "BlockPartition: the rank must be in [0, ranks) and ranks at least 1");
-  const Index each = blocks() / ranks;
-  const Index extra = blocks() % ranks;  // the first `extra` ranks own one more
+  const Index each = count / ranks;
+  const Index extra = count % ranks;  // the first `extra` ranks own one more
   const Index begin = rank * each + std::min<Index>(rank, extra);
   return {begin, begin + each + (rank < extra ? 1 : 0)};
 }

@@ -14,6 +14,10 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
+/// Of `count` blocks those that `rank` of `ranks` owns: contiguous, in rank order, counts differing
+/// by at most one. May be empty.
+Range dealt(Index count, int rank, int ranks);
+
 /// What a device kind wants of a block; with width and batch it fixes the block width.
 struct BlockRule {
   Index delta_elements = Index(1) << 19;  ///< batch x block width that stays in cache
@@ -53,9 +57,8 @@ class BlockPartition {
     return block_width_ == 0 ? 0 : (width_ + block_width_ - 1) / block_width_;
   }
   Range units(Index block) const;
-  /// The blocks that `rank` of `ranks` owns: contiguous, in rank order, counts differing by at most
-  /// one. May be empty.
-  Range blocks_of(int rank, int ranks) const;
+  /// The blocks that `rank` of `ranks` owns: dealt().
+  Range blocks_of(int rank, int ranks) const { return dealt(blocks(), rank, ranks); }
   /// The units of blocks_of(rank, ranks).
   Range units_of(int rank, int ranks) const;
   bool operator==(const BlockPartition&) const = default;
