@@ -25,6 +25,7 @@ StepFacts::StepFacts(const Graph& graph, StepSettings settings)
   settings_.entries.resize(count, 0.0);
   find_participants();
   sort_edges();
+  layouts_ = choose_layouts(graph, takes_part_, settings_.sparse_input, settings_.by_example);
   const Index examples = block_examples(settings_.purpose, settings_.batch);
   sharding_ = choose_sharding(graph, takes_part_, examples, device().block_rule);
   partitions_ = Numbered<BlockPartition>(count);

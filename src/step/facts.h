@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/nn/layer.h"
+#include "src/step/layouts.h"
 #include "src/step/numbered.h"
 #include "src/step/outcome.h"
 #include "src/step/sharding.h"
@@ -22,6 +23,7 @@ struct StepSettings {
   DeviceTraits device;
   bool exchanges = false;          ///< Collectives::exchanges()
   std::vector<bool> sparse_input;  ///< by layer: its data set gives sparse batches
+  std::vector<bool> by_example;    ///< by layer: hidden ones that shall be so; none where empty
   std::vector<double> entries;     ///< by layer: stored entries of an example; plans of work only
 };
 
@@ -55,6 +57,10 @@ class StepFacts {
   }
   bool sparse_input(int layer) const { return settings_.sparse_input[std::size_t(layer)]; }
   double entries(int layer) const { return settings_.entries[std::size_t(layer)]; }
+
+  /// Whether ranks share out the layer's units or the examples, and why.
+  const LayerLayout& layout(int layer) const { return layouts_[std::size_t(layer)]; }
+  bool by_example(int layer) const { return layout(layer).layout == Layout::by_example; }
 
   const BlockPartition& partition(int layer) const { return partitions_[layer]; }
   /// Units of every rank.
@@ -135,6 +141,7 @@ class StepFacts {
   std::vector<int> order_;
   Numbered<std::vector<int>> matrices_;
   Numbered<std::vector<int>> unit_edges_;
+  std::vector<LayerLayout> layouts_;
   Sharding sharding_;
   Numbered<BlockPartition> partitions_;
   Numbered<std::vector<Range>> shares_;

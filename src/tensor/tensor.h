@@ -15,8 +15,18 @@ namespace norn {
 /// What an array is for; a plan adds up each. Parameters and state are what a step leaves behind.
 enum class Purpose { parameter, state, working };
 
-/// What of an array a rank has: its units' part, or all units'.
-enum class Layout { by_unit, whole };
+/// What of an array a rank has: its units' part, all units' of its examples, or all.
+enum class Layout { by_unit, by_example, whole };
+struct LayoutNames {
+  const char* text;
+  const char* key;
+};
+/// By Layout: in text and in JSON.
+constexpr LayoutNames names_of(Layout layout) {
+  constexpr LayoutNames kNames[] = {
+      {"by unit", "by_unit"}, {"by example", "by_example"}, {"whole", "whole"}};
+  return kNames[int(layout)];
+}
 
 /// What is known of an array that a network holds before it has memory.
 struct Tensor {

@@ -94,8 +94,8 @@ std::string tensor_lines(const std::vector<TensorPlan>& tensors) {
         fmt::format("{}{} x {}", plan.count > 1 ? fmt::format("{} of ", plan.count) : "",
                     tensor.rows, tensor.cols);
     out += fmt::format("{:<44}  {:>24}  {:<8}  {:<7}  {:>12.3f}  {}\n", plan.name, shape,
-                       tensor.element, tensor.layout == Layout::whole ? "whole" : "by unit",
-                       1e-6 * bytes, lifetime_text(plan));
+                       tensor.element, names_of(tensor.layout).text, 1e-6 * bytes,
+                       lifetime_text(plan));
   }
   return out + fmt::format("of working arrays {}, at most {} needed at a time\n",
                            human_bytes(working), human_bytes(double(most_live_bytes(tensors))));
@@ -189,7 +189,7 @@ JsonValue json_of(const TensorPlan& plan) {
   value.set("name", plan.name).set("count", plan.count);
   value.set("shape", JsonValue::array().push(tensor.rows).push(tensor.cols));
   value.set("element", tensor.element);
-  value.set("layout", tensor.layout == Layout::whole ? "whole" : "by_unit");
+  value.set("layout", names_of(tensor.layout).key);
   value.set("purpose", kPurposes[int(tensor.purpose)]).set("bytes", plan.count * tensor.bytes());
   value.set("read_by", list_of(plan.read_by)).set("written_by", list_of(plan.written_by));
   return value.set("first_op", plan.first_op).set("last_op", plan.last_op);

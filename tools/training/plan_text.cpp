@@ -32,6 +32,15 @@ std::string sharding_text(const MemoryPlan& plan, const PlanSettings& settings) 
   return out;
 }
 
+// Layers of which a rank has all units, of some examples.
+std::string layout_text(const MemoryPlan& plan) {
+  std::string out;
+  for (const LayerPlan& layer : plan.layers)
+    if (!layer.by_example.empty())
+      out += fmt::format("    {:<44}{}\n", layer.name, layer.by_example);
+  return out.empty() ? out : "\nlayers by example\n" + out;
+}
+
 std::string step_line(const PlanSettings& settings, const WorkPlan& work, double seconds) {
   return fmt::format(
       "\none step: {:.3g} GFLOP dense, {:.3g} GFLOP sparse; about {:.3g} ms, {} examples/s\n",
@@ -57,7 +66,7 @@ std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings,
   out +=
       fmt::format("\nweights {}, batch {}, {}, {}\n", with_thousands(plan.weights), settings.batch,
                   counted(settings.ranks, "rank"), counted(settings.lanes, "thread"));
-  out += sharding_text(plan, settings);
+  out += layout_text(plan) + sharding_text(plan, settings);
   out += "\nmemory of one rank\n";
   std::vector<BufferPlan> buffers = plan.buffers;
   std::stable_sort(buffers.begin(), buffers.end(),

@@ -80,6 +80,7 @@ class Planner {
     entry.kind = rules_of(layer.kind).name;
     entry.activation = activation_name(layer);
     entry.units = layer.units();
+    if (facts_.by_example(number)) entry.by_example = facts_.layout(number).reason;
     if (!facts_.is_input(number)) {
       entry.blocks = facts_.partition(number).blocks();
       entry.block_width = facts_.partition(number).block_width();

@@ -45,7 +45,8 @@ struct LayerPlan {
   Index units = 0;
   Index blocks = 0;
   Index block_width = 0;
-  Index weights = 0;  ///< into this layer, without shared ones, plus biases
+  Index weights = 0;       ///< into this layer, without shared ones, plus biases
+  std::string by_example;  ///< why ranks share out its examples, where they do; else empty
 };
 
 /// By which units the ranks share out the weights between two layers.
