@@ -25,6 +25,38 @@ void Collectives::all_gather_rows(MatrixView<float> whole, std::span<const Range
   if (size() > 1) do_all_gather_rows(whole, shares);
 }
 
+namespace {
+
+// Rows without gaps as one row, of which ranks share out the elements as they do the rows.
+template <typename T>
+MatrixView<T> flat(MatrixView<T> rows) {
+  require(rows.stride == rows.cols || rows.rows <= 1,
+          "collectives: rows that are shared out must follow each other without gaps");
+  return {rows.data, 1, rows.size(), rows.size()};
+}
+std::vector<Range> flat(std::span<const Range> shares, Index cols) {
+  std::vector<Range> elements;
+  for (const Range& share : shares) elements.push_back({share.begin * cols, share.end * cols});
+  return elements;
+}
+
+}  // namespace
+
+void Collectives::all_gather_rows(MatrixView<Bfloat16> whole, std::span<const Range> shares) {
+  check_shares(shares, size(), whole.rows);
+  all_gather_columns(flat(whole), flat(shares, whole.cols));
+}
+
+void Collectives::reduce_scatter_rows(std::span<const MatrixView<std::int64_t>> wholes,
+                                      std::span<const Range> shares) {
+  std::vector<MatrixView<std::int64_t>> rows;
+  for (const MatrixView<std::int64_t>& whole : wholes) {
+    check_shares(shares, size(), whole.rows);
+    rows.push_back(flat(whole));
+  }
+  if (!wholes.empty()) reduce_scatter_columns(rows, flat(shares, wholes[0].cols));
+}
+
 void Collectives::reduce_scatter_columns(std::span<const MatrixView<std::int64_t>> wholes,
                                          std::span<const Range> shares) {
   for (const MatrixView<std::int64_t>& whole : wholes) {
@@ -37,20 +69,9 @@ void Collectives::reduce_scatter_columns(std::span<const MatrixView<std::int64_t
 std::vector<MatrixView<const float>> Collectives::exchange_columns(
     std::span<const MatrixView<const float>> mine, Index rows, std::span<const Index> counts,
     std::span<const Range> shares) {
-  require(Index(counts.size()) == size() && Index(mine.size()) == counts[std::size_t(rank())],
-          "collectives: every rank must bring as many matrices as it said");
-  for (const MatrixView<const float>& matrix : mine) {
-    require(matrix.rows == rows, "collectives: matrices of an exchange must have equal shapes");
-    check_shares(shares, size(), matrix.cols);
-  }
+  check_exchange(mine, rows, counts, shares, rank(), size());
   if (size() == 1) return {};
   return do_exchange_columns(mine, rows, counts, shares);
-}
-
-std::vector<MatrixView<const float>> Collectives::do_exchange_columns(
-    std::span<const MatrixView<const float>>, Index, std::span<const Index>,
-    std::span<const Range>) {
-  throw ShapeError("collectives: these do not exchange columns, as exchanges() says");
 }
 
 void Collectives::all_reduce_sum(std::span<std::int64_t> values) {
@@ -121,10 +142,19 @@ class HostCollectives final : public Collectives {
     for (const MatrixView<std::int64_t>& whole : wholes)
       ranks().reduce_scatter_columns(whole, shares);
   }
+  std::vector<MatrixView<const float>> do_exchange_columns(
+      std::span<const MatrixView<const float>> mine, Index rows, std::span<const Index> counts,
+      std::span<const Range> shares) override {
+    received_ = ranks().exchange_columns(mine, rows, counts, shares);
+    return packed_matrices(received_.data(), brought_by_others(counts, rank()), rows,
+                           shares[std::size_t(rank())].count());
+  }
   void do_all_reduce_sum(std::span<std::int64_t> values) override {
     ranks().all_reduce_sum(values);
   }
   void do_all_reduce_max(std::span<float> values) override { ranks().all_reduce_max(values); }
+
+  std::vector<float> received_;  // of the last exchange
 };
 
 }  // namespace

@@ -34,11 +34,18 @@ class Collectives {
   void all_gather_columns(MatrixView<Bfloat16> whole, std::span<const Range> shares);
   /// whole [N x M] becomes complete on every rank: each rank has filled the rows shares[rank()].
   void all_gather_rows(MatrixView<float> whole, std::span<const Range> shares);
+  /// The same of rows that follow each other without gaps.
+  void all_gather_rows(MatrixView<Bfloat16> whole, std::span<const Range> shares);
   /// The columns shares[rank()] of every matrix of `wholes`, [B x N] each, become the sums over all
   /// ranks; the other columns are undefined after.
   void reduce_scatter_columns(std::span<const MatrixView<std::int64_t>> wholes,
                               std::span<const Range> shares);
-  /// Whether it has exchange_columns().
+  /// The rows shares[rank()] of every matrix of `wholes`, [B x N] each and without gaps between its
+  /// rows, become the sums over all ranks; the other rows are undefined after.
+  void reduce_scatter_rows(std::span<const MatrixView<std::int64_t>> wholes,
+                           std::span<const Range> shares);
+  /// Whether few partial sums are better exchanged as they are than reduced as accumulators: where
+  /// they stand in the memory of devices that reach each other.
   virtual bool exchanges() const { return false; }
   /// The columns shares[rank()] of what the other ranks bring, in rank order: rank r brings
   /// counts[r] matrices [rows x N], this one `mine`. They stand where the next collective puts its
@@ -79,7 +86,7 @@ class Collectives {
                                          std::span<const Range> shares) = 0;
   virtual std::vector<MatrixView<const float>> do_exchange_columns(
       std::span<const MatrixView<const float>> mine, Index rows, std::span<const Index> counts,
-      std::span<const Range> shares);
+      std::span<const Range> shares) = 0;
   virtual void do_all_reduce_sum(std::span<std::int64_t> values) = 0;
   virtual void do_all_reduce_max(std::span<float> values) = 0;
   /// Whether the device has come to `mark`, or an error of the collectives so far.

@@ -36,6 +36,7 @@ void Communicator::trace(MatrixView<T> part) const {
   trace_->push_back(sum);
 }
 template void Communicator::trace(MatrixView<float>) const;
+template void Communicator::trace(MatrixView<const float>) const;
 template void Communicator::trace(MatrixView<Bfloat16>) const;
 template void Communicator::trace(MatrixView<std::int64_t>) const;
 
@@ -67,6 +68,17 @@ void Communicator::reduce_scatter_columns(MatrixView<std::int64_t> whole,
   check_shares(shares, size(), whole.cols);
   trace(whole);
   do_reduce_scatter_columns(whole, shares);
+}
+
+std::vector<float> Communicator::exchange_columns(std::span<const MatrixView<const float>> mine,
+                                                  Index rows, std::span<const Index> counts,
+                                                  std::span<const Range> shares) {
+  check_exchange(mine, rows, counts, shares, rank(), size());
+  for (const MatrixView<const float>& matrix : mine) trace(matrix);
+  std::vector<float> received(
+      std::size_t(brought_by_others(counts, rank()) * rows * shares[std::size_t(rank())].count()));
+  do_exchange_columns(mine, rows, counts, shares, received);
+  return received;
 }
 
 void Communicator::all_reduce_sum(std::span<std::int64_t> values) {

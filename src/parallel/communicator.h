@@ -42,7 +42,7 @@ class Communicator {
   /// Kept for messages; costs nothing, so every step may say where it stands.
   void set_place(const Place& place) { place_ = place; }
   const Place& place() const { return place_; }
-  /// From now on the checksum of what this rank brings to each of the five collectives that follow
+  /// From now on the checksum of what this rank brings to each of the six collectives that follow
   /// is appended to `trace`; null: no longer. One rank brings nothing.
   void set_trace(std::vector<std::uint64_t>* trace) { trace_ = trace; }
   bool is_traced() const { return trace_ != nullptr && size() > 1; }
@@ -59,6 +59,10 @@ class Communicator {
   /// The columns shares[rank()] of whole [B x N] become the sum over all ranks; the other columns
   /// are undefined after.
   void reduce_scatter_columns(MatrixView<std::int64_t> whole, std::span<const Range> shares);
+  /// The columns shares[rank()] of what the other ranks bring, in rank order and without gaps: rank
+  /// r brings counts[r] matrices [rows x N], this one `mine`.
+  std::vector<float> exchange_columns(std::span<const MatrixView<const float>> mine, Index rows,
+                                      std::span<const Index> counts, std::span<const Range> shares);
   void all_reduce_sum(std::span<std::int64_t> values);
   /// A NaN on any rank is the maximum on all.
   void all_reduce_max(std::span<float> values);
@@ -87,6 +91,10 @@ class Communicator {
   virtual void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) = 0;
   virtual void do_reduce_scatter_columns(MatrixView<std::int64_t> whole,
                                          std::span<const Range> shares) = 0;
+  /// `received` has the size that it needs.
+  virtual void do_exchange_columns(std::span<const MatrixView<const float>> mine, Index rows,
+                                   std::span<const Index> counts, std::span<const Range> shares,
+                                   std::span<float> received) = 0;
   virtual void do_all_reduce_sum(std::span<std::int64_t> values) = 0;
   virtual void do_all_reduce_max(std::span<float> values) = 0;
   template <typename T>

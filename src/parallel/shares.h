@@ -3,11 +3,14 @@
 #pragma once
 
 #include "norn/base/error.h"
+#include "norn/tensor/views.h"
 #include "src/tensor/block_partition.h"
 
 #include <bit>
 #include <cstdint>
+#include <numeric>
 #include <span>
+#include <vector>
 
 namespace norn {
 
@@ -22,6 +25,34 @@ inline void check_shares(std::span<const Range> shares, int ranks, Index extent)
     at = share.end;
   }
   require(at == extent, "communicator: the shares must cover the whole matrix");
+}
+
+/// Throws ShapeError unless rank `rank` brings as many matrices [rows x N] as it said, which the
+/// shares cut.
+inline void check_exchange(std::span<const MatrixView<const float>> mine, Index rows,
+                           std::span<const Index> counts, std::span<const Range> shares, int rank,
+                           int ranks) {
+  require(Index(counts.size()) == ranks && Index(mine.size()) == counts[std::size_t(rank)],
+          "collectives: every rank must bring as many matrices as it said");
+  require(Index(shares.size()) == ranks, "communicator: expected one share for each rank");
+  for (const MatrixView<const float>& matrix : mine) {
+    require(matrix.rows == rows, "collectives: matrices of an exchange must have equal shapes");
+    check_shares(shares, ranks, matrix.cols);
+  }
+}
+
+/// Matrices of an exchange that the ranks other than `rank` bring.
+inline Index brought_by_others(std::span<const Index> counts, int rank) {
+  return std::accumulate(counts.begin(), counts.end(), Index(0)) - counts[std::size_t(rank)];
+}
+
+/// `count` matrices [rows x cols] that stand one after the other without gaps.
+inline std::vector<MatrixView<const float>> packed_matrices(const float* packed, Index count,
+                                                            Index rows, Index cols) {
+  std::vector<MatrixView<const float>> matrices;
+  for (Index i = 0; i < count; ++i)
+    matrices.push_back({packed + i * rows * cols, rows, cols, cols});
+  return matrices;
 }
 
 /// An integer that grows with the float: its maximum does not depend on the order of comparisons,

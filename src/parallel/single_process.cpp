@@ -20,6 +20,8 @@ class SingleProcess final : public Communicator {
   void do_all_gather_columns(MatrixView<Bfloat16>, std::span<const Range>) override {}
   void do_all_gather_rows(MatrixView<float>, std::span<const Range>) override {}
   void do_reduce_scatter_columns(MatrixView<std::int64_t>, std::span<const Range>) override {}
+  void do_exchange_columns(std::span<const MatrixView<const float>>, Index, std::span<const Index>,
+                           std::span<const Range>, std::span<float>) override {}
   void do_all_reduce_sum(std::span<std::int64_t>) override {}
   void do_all_reduce_max(std::span<float>) override {}
   std::vector<std::vector<std::byte>> gather_to_all(std::span<const std::byte> mine) override {

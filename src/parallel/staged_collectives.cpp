@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Collectives of devices through main memory: for ranks that share a GPU, and builds without NCCL.
 
+#include "shares.h"
 #include "src/parallel/collectives.h"
 
 #include <algorithm>
@@ -31,8 +32,8 @@ class StagedCollectives final : public Collectives {
     }
     return {static_cast<T*>(workspace_), whole.rows, whole.cols, whole.cols};
   }
-  template <typename T>
-  void read(MatrixView<T> from, MatrixView<T> to) const {
+  template <typename From, typename T>
+  void read(MatrixView<From> from, MatrixView<T> to) const {
     memory_.read_rows(from.data, bytes_of<T>(from.stride), to.data, bytes_of<T>(to.stride),
                       bytes_of<T>(from.cols), std::size_t(from.rows));
   }
@@ -73,6 +74,23 @@ class StagedCollectives final : public Collectives {
       write(whole.columns(mine.begin, mine.count()), copy.columns(mine.begin, mine.count()));
     }
   }
+  std::vector<MatrixView<const float>> do_exchange_columns(
+      std::span<const MatrixView<const float>> mine, Index rows, std::span<const Index> counts,
+      std::span<const Range> shares) override {
+    std::vector<Matrix<float>> copies;
+    std::vector<MatrixView<const float>> brought;
+    for (const MatrixView<const float>& matrix : mine) {
+      Matrix<float>& copy = copies.emplace_back(matrix.rows, matrix.cols);
+      if (!matrix.empty()) read(matrix, copy.view());
+      brought.push_back(copy.view());
+    }
+    const std::vector<float> received = ranks().exchange_columns(brought, rows, counts, shares);
+    if (received_.size() < Index(received.size()))
+      received_ = Buffer<float>(Index(received.size()), memory_);
+    if (!received.empty()) received_.write(received.data(), Index(received.size()));
+    return packed_matrices(received_.data(), brought_by_others(counts, rank()), rows,
+                           shares[std::size_t(rank())].count());
+  }
   void do_all_reduce_sum(std::span<std::int64_t> values) override {
     std::vector<std::int64_t> copy(values.size());
     memory_.read(values.data(), copy.data(), values.size_bytes());
@@ -90,6 +108,7 @@ class StagedCollectives final : public Collectives {
   WorkQueue& queue_;
   void* workspace_ = nullptr;  // page-locked
   std::size_t workspace_bytes_ = 0;
+  Buffer<float> received_;  // of the last exchange, on the device
 };
 
 }  // namespace

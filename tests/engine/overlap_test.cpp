@@ -36,6 +36,11 @@ class LateCollectives final : public Collectives {
                                  std::span<const Range> shares) override {
     inner_->reduce_scatter_columns(wholes, shares);
   }
+  std::vector<MatrixView<const float>> do_exchange_columns(
+      std::span<const MatrixView<const float>> mine, Index rows, std::span<const Index> counts,
+      std::span<const Range> shares) override {
+    return inner_->exchange_columns(mine, rows, counts, shares);
+  }
   void do_all_reduce_sum(std::span<std::int64_t> values) override {
     inner_->all_reduce_sum(values);
   }

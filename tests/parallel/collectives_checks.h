@@ -90,40 +90,28 @@ class ThroughCollectives final : public Communicator {
       expect(std::memcmp(whole.row(r) + mine.begin, before.data() + r * whole.stride + mine.begin,
                          std::size_t(mine.count()) * sizeof(std::int64_t)) == 0,
              ranks_, "two matrices at once differ from one");
-    check_exchange(whole, shares);
   }
-  /// Rank r brings r + 1 matrices, each of them with its own number in every element.
-  void check_exchange(MatrixView<std::int64_t> shape, std::span<const Range> shares) {
-    if (!collectives_.exchanges()) return;
-    std::vector<Index> counts;
-    for (int r = 0; r < size(); ++r) counts.push_back(r + 1);
-    std::vector<std::vector<float>> host;
-    std::vector<OnDevice<float>> device;
-    std::vector<MatrixView<const float>> mine;
-    const auto value = [](int r, Index m, Index c) { return float(1000 * r + 100 * m + c % 100); };
-    for (Index m = 0; m <= rank(); ++m) {
-      std::vector<float>& data = host.emplace_back(std::size_t(shape.rows * shape.stride));
-      const MatrixView<float> matrix{data.data(), shape.rows, shape.cols, shape.stride};
-      for (Index r = 0; r < shape.rows; ++r)
-        for (Index c = 0; c < shape.cols; ++c) matrix(r, c) = value(rank(), m, c);
-      mine.push_back(device.emplace_back(matrix, memory_).view());
+  void do_exchange_columns(std::span<const MatrixView<const float>> mine, Index rows,
+                           std::span<const Index> counts, std::span<const Range> shares,
+                           std::span<float> received) override {
+    std::vector<Buffer<float>> copies;
+    std::vector<MatrixView<const float>> brought;
+    for (const MatrixView<const float>& matrix : mine) {
+      Buffer<float>& copy = copies.emplace_back(matrix.rows * matrix.stride, memory_);
+      if (copy.size() > 0) copy.write(matrix.data, copy.size());
+      brought.push_back({copy.data(), matrix.rows, matrix.cols, matrix.stride});
     }
-    std::vector<MatrixView<const float>> received;
-    call([&] { received = collectives_.exchange_columns(mine, shape.rows, counts, shares); });
-    std::size_t at = 0;
-    const Range own = shares[std::size_t(rank())];
-    for (int r = 0; r < size(); ++r) {
-      for (Index m = 0; r != rank() && m <= r; ++m, ++at) {
-        const MatrixView<const float> from = received[at];
-        expect(from.rows == shape.rows && from.cols == own.count(), ranks_, "shape");
-        std::vector<float> got(std::size_t(from.size()));
-        if (!got.empty()) memory_.read(from.data, got.data(), got.size() * sizeof(float));
-        for (Index i = 0; i < from.size(); ++i)
-          expect(got[std::size_t(i)] == value(r, m, own.begin + i % from.cols), ranks_,
-                 "wrong columns");
-      }
+    std::vector<MatrixView<const float>> result;
+    call([&] { result = collectives_.exchange_columns(brought, rows, counts, shares); });
+    float* to = received.data();
+    for (const MatrixView<const float>& matrix : result) {
+      expect(matrix.rows == rows && matrix.cols == shares[std::size_t(rank())].count(), ranks_,
+             "shape");
+      if (matrix.size() > 0)
+        memory_.read(matrix.data, to, std::size_t(matrix.size()) * sizeof(float));
+      to += matrix.size();
     }
-    expect(at == received.size(), ranks_, "more than was brought");
+    expect(to == received.data() + received.size(), ranks_, "not what was brought");
   }
   void do_all_reduce_sum(std::span<std::int64_t> values) override {
     const auto count = Index(values.size());

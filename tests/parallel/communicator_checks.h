@@ -156,6 +156,41 @@ inline void reduce_scatter_columns(Communicator& ranks, std::uint64_t seed) {
   }
 }
 
+/// Rank r brings r matrices of random numbers.
+inline void exchange_columns(Communicator& ranks, std::uint64_t seed) {
+  const auto value = [seed](int rank, Index matrix, Index r, Index c) {
+    const Philox random = Philox::stream(seed, RandomPurpose::test, std::uint32_t(100 + rank));
+    return random.uniform(std::uint64_t(r), std::uint64_t(1000 * matrix + c));
+  };
+  for (const Shape& shape : kShapes) {
+    for (const auto& shares : cuts(ranks.size(), shape.cols, seed)) {
+      const Index stride = shape.cols + shape.padding;
+      std::vector<Index> counts;
+      for (int r = 0; r < ranks.size(); ++r) counts.push_back(r);
+      std::vector<std::vector<float>> data(std::size_t(ranks.rank()));
+      std::vector<MatrixView<const float>> mine;
+      for (std::vector<float>& one : data) {
+        one.resize(std::size_t(shape.rows * stride), -77.0f);
+        const MatrixView<float> matrix{one.data(), shape.rows, shape.cols, stride};
+        for (Index r = 0; r < shape.rows; ++r)
+          for (Index c = 0; c < shape.cols; ++c)
+            matrix(r, c) = value(ranks.rank(), Index(mine.size()), r, c);
+        mine.push_back(matrix);
+      }
+      const std::vector<float> received = ranks.exchange_columns(mine, shape.rows, counts, shares);
+      const Range own = shares[std::size_t(ranks.rank())];
+      std::size_t at = 0;
+      for (int rank = 0; rank < ranks.size(); ++rank)
+        for (Index m = 0; rank != ranks.rank() && m < rank; ++m)
+          for (Index r = 0; r < shape.rows; ++r)
+            for (Index c = own.begin; c < own.end; ++c, ++at)
+              expect(at < received.size() && received[at] == value(rank, m, r, c), ranks,
+                     "wrong element exchanged");
+      expect(at == received.size(), ranks, "more than was brought");
+    }
+  }
+}
+
 inline void all_reduce_sum(Communicator& ranks, std::uint64_t) {
   for (std::int64_t size : {0, 1, 3, 1000, 20000}) {
     std::vector<std::int64_t> values;
@@ -271,6 +306,7 @@ inline constexpr std::array kChecks = {Check{"all_gather_columns", all_gather_co
                                        Check{"all_gather_bf16_columns", all_gather_bf16_columns},
                                        Check{"all_gather_rows", all_gather_rows},
                                        Check{"reduce_scatter_columns", reduce_scatter_columns},
+                                       Check{"exchange_columns", exchange_columns},
                                        Check{"all_reduce_sum", all_reduce_sum},
                                        Check{"all_reduce_max", all_reduce_max},
                                        Check{"gather_to_all", gather_to_all},

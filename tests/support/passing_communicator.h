@@ -3,6 +3,8 @@
 
 #include "src/parallel/communicator.h"
 
+#include <algorithm>
+
 namespace norn::test {
 
 /// Passes everything on to another one: for tests that look at what passes.
@@ -34,6 +36,11 @@ class PassingCommunicator : public Communicator {
   void do_reduce_scatter_columns(MatrixView<std::int64_t> whole,
                                  std::span<const Range> shares) override {
     inner_.reduce_scatter_columns(whole, shares);
+  }
+  void do_exchange_columns(std::span<const MatrixView<const float>> mine, Index rows,
+                           std::span<const Index> counts, std::span<const Range> shares,
+                           std::span<float> received) override {
+    std::ranges::copy(inner_.exchange_columns(mine, rows, counts, shares), received.begin());
   }
   void do_all_reduce_sum(std::span<std::int64_t> values) override { inner_.all_reduce_sum(values); }
   void do_all_reduce_max(std::span<float> values) override { inner_.all_reduce_max(values); }

@@ -129,6 +129,20 @@ class ThreadRank final : public Communicator {
     });
   }
 
+  void do_exchange_columns(std::span<const MatrixView<const float>> mine, Index rows,
+                           std::span<const Index> counts, std::span<const Range> shares,
+                           std::span<float> received) override {
+    const Range own = shares[std::size_t(rank_)];
+    const Index each = rows * own.count();
+    float* to = received.data();
+    collective({"exchange_columns", rows, 0, shares, mine.data()}, [&](int other) {
+      const auto* matrices = static_cast<const MatrixView<const float>*>(call_of(other).data);
+      for (Index m = 0; m < counts[std::size_t(other)]; ++m, to += each)
+        for (Index r = 0; r < rows; ++r)
+          std::copy_n(matrices[m].row(r) + own.begin, own.count(), to + r * own.count());
+    });
+  }
+
   void do_all_reduce_sum(std::span<std::int64_t> values) override {
     std::vector<std::int64_t> sum(values.begin(), values.end());
     collective({"all_reduce_sum", Index(values.size()), 1, {}, values.data()}, [&](int other) {

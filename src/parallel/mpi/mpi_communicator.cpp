@@ -50,6 +50,22 @@ struct Region {
   }
 };
 
+/// Elements [from, from + count) of these columns of several matrices, one matrix after the other.
+void pack_columns(std::span<const MatrixView<const float>> matrices, const Range& columns,
+                  Index from, Index count, float* packed) {
+  for (const MatrixView<const float>& matrix : matrices) {
+    const MatrixView<const float> part = matrix.columns(columns.begin, columns.count());
+    const Index first = std::min(from, part.size());
+    const Index taken = std::min(count, part.size() - first);
+    Region<const float>{part}.for_runs(first, taken, [packed](const float* run, Index at, Index n) {
+      std::copy_n(run, n, packed + at);
+    });
+    packed += taken;
+    count -= taken;
+    from -= first;
+  }
+}
+
 /// What each rank contributes to one message, in bytes: never more than MPI's int can hold.
 struct Layout {
   std::vector<int> counts;
@@ -81,6 +97,9 @@ class MpiCommunicator final : public Communicator {
   void do_all_gather_rows(MatrixView<float> whole, std::span<const Range> shares) override;
   void do_reduce_scatter_columns(MatrixView<std::int64_t> whole,
                                  std::span<const Range> shares) override;
+  void do_exchange_columns(std::span<const MatrixView<const float>> mine, Index rows,
+                           std::span<const Index> counts, std::span<const Range> shares,
+                           std::span<float> received) override;
   void do_all_reduce_sum(std::span<std::int64_t> values) override;
   void do_all_reduce_max(std::span<float> values) override;
   std::vector<std::vector<std::byte>> gather_to_all(std::span<const std::byte> mine) override;
@@ -325,6 +344,51 @@ void MpiCommunicator::do_reduce_scatter_columns(MatrixView<std::int64_t> whole,
       mine.for_runs(from, own, [terms](T* sum, Index at, Index run) {
         for (Index i = 0; i < run; ++i) sum[i] = wrapping_sum(sum[i], terms[at + i]);
       });
+    }
+  }
+}
+
+void MpiCommunicator::do_exchange_columns(std::span<const MatrixView<const float>> mine, Index rows,
+                                          std::span<const Index> counts,
+                                          std::span<const Range> shares,
+                                          std::span<float> received) {
+  constexpr const char* kOperation = "exchange_columns";
+  begin(kOperation);
+  const auto me = std::size_t(rank_);
+  // What rank `from` sends to rank `to`, matrix by matrix.
+  const auto elements = [&](std::size_t from, std::size_t to) {
+    return from == to ? Index(0) : counts[from] * rows * shares[to].count();
+  };
+  Index largest = 0;
+  for (std::size_t from = 0; from < counts.size(); ++from)
+    for (std::size_t to = 0; to < counts.size(); ++to)
+      largest = std::max(largest, elements(from, to));
+  const Index step = elements_a_rank<float>();
+  Layout to(size_);
+  Layout from_each(size_);
+  for (Index from = 0; from < largest; from += step) {
+    const auto part = [&](Index all) { return std::clamp<Index>(all - from, 0, step); };
+    for (std::size_t r = 0; r < counts.size(); ++r) {
+      to.counts[r] = int(part(elements(me, r)) * Index(sizeof(float)));
+      from_each.counts[r] = int(part(elements(r, me)) * Index(sizeof(float)));
+    }
+    to.place();
+    from_each.place();
+    float* const sent = stage<float>(*send_, to.bytes());
+    for (std::size_t r = 0; r < counts.size(); ++r)
+      pack_columns(mine, shares[r], from, part(elements(me, r)),
+                   sent + std::size_t(to.begins[r]) / sizeof(float));
+    const float* const staged = stage<float>(*receive_, from_each.bytes());
+    check(MPI_Ialltoallv(sent, to.counts.data(), to.begins.data(), MPI_BYTE, receive_->data(),
+                         from_each.counts.data(), from_each.begins.data(), MPI_BYTE, comm_,
+                         &request_),
+          kOperation);
+    finish(kOperation);
+    float* place = received.data();
+    for (std::size_t r = 0; r < counts.size(); ++r) {
+      std::copy_n(staged + std::size_t(from_each.begins[r]) / sizeof(float), part(elements(r, me)),
+                  place + std::min(from, elements(r, me)));
+      place += elements(r, me);
     }
   }
 }
