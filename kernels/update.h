@@ -13,7 +13,7 @@
 namespace norn {
 
 /// How the rows and columns of a stored block of weights map to the whole matrix [source units x
-/// destination units].
+/// destination units], as model files have it. Filters are rows of theirs: "sources" then.
 struct WeightPlace {
   bool by_destination =
       true;  ///< rows are destination units (dense sources), or source units (sparse sources)
@@ -21,6 +21,8 @@ struct WeightPlace {
   Index first_destination = 0;
   Index sources = 0;       ///< units of the whole source layer
   Index destinations = 0;  ///< units of the whole destination layer
+  Fan fan = {0, 0};        ///< 0, 0: sources and destinations
+  Fan fans() const { return fan.in > 0 ? fan : Fan{double(sources), double(destinations)}; }
 };
 
 /// The state of a matrix of weights: as many of them as the rule has.

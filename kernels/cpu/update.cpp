@@ -84,7 +84,7 @@ class CpuUpdate final : public UpdateKernels {
 
   void do_initialise(const Initializer& initializer, Philox random, const WeightPlace& place,
                      MatrixView<float> w) override {
-    const Fan fan{double(place.sources), double(place.destinations)};
+    const Fan fan = place.fans();
     std::visit(
         [&](const auto& scheme) {
           for_each_run(executor_, w.rows, w.cols, [&](Index row, Index first, Index count) {

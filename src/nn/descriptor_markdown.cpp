@@ -44,10 +44,13 @@ Rules:
 - Whatever is not understood is an error: an unknown or misspelt key, a key that the layer's kind does not have, a value
   of the wrong type or out of range. All errors of a file are reported at once, with their lines.
 - A boolean may be given as 0 or 1.
-- An edge of the network joins all units of a source to all units of its destination. Layers may have any number of
-  sources and feed any number of layers; there are no cycles. Output layers feed no other layer.
+- An edge of the network joins all units of a source to all units of its destination; into a Convolutional or Pooling
+  layer those of a window. Layers may have any number of sources and feed any number of layers; there are no cycles.
+  Output layers feed no other layer.
 - A layer may be wider than its data set, not narrower.
 - A hidden layer that leads to no Output layer takes no part.
+- Along each axis of Kernel a window has one place where its source is not wider than the kernel. With KernelStride 1 it
+  has as many as the source has units, and Kernel is odd. Else it has floor((width - kernel) / stride) + 1, without padding.
 - Networks with Convolutional or Pooling layers are read, checked and their sizes computed. This build has no kernels to
   train or run them.
 )";

@@ -95,6 +95,10 @@ void Reader::read_layer(const Json::Value& layer, std::size_t index, std::size_t
     draft_.layer.places[member.key->name] = text_.place_of_key(*member.value);
     name_place();
   }
+  if (LayerDescriptor& d = draft_.layer; !rules_of(d.type).has_activation &&
+                                         !d.places.contains("Activation") &&
+                                         is_layer_key("Activation", d.kind, d.type))
+    d.activation = Activation(Linear{});
   draft_.finish_layer();
   check_layer(place);
   note_idle_keys(begin, place);
@@ -163,7 +167,12 @@ void Reader::note_idle_keys(TextPlace at, const Place& place) const {
   const LayerTypeRules& type = rules_of(d.type);
   const std::string where = fmt::format("on a {} layer", type.name);
   if (!type.has_window && d.kernel_dimensions > 0) idle("Kernel", where);
-  if (!type.has_activation && d.dropout > 0.0f) idle("pDropout", where);
+  if (!type.has_activation) {
+    if (d.dropout > 0.0f) idle("pDropout", where);
+    if (d.weight_norm > 0.0f) idle("WeightNorm", where);
+    if (d.delta_norm > 0.0f) idle("DeltaNorm", where);
+    if (d.batch_normalization) idle("BatchNormalization", where);
+  }
   for (int axis = d.kernel_dimensions; axis < 3; ++axis)
     if (type.has_window && d.stride[std::size_t(axis)] > 1)
       idle(fmt::format("KernelStride {}", d.stride[std::size_t(axis)]),

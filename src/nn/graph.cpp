@@ -2,10 +2,12 @@
 // Resolving a descriptor: names, order, edges and sizes.
 #include "src/nn/graph.h"
 
+#include "kernels/named_variant.h"
 #include "norn/base/error.h"
 #include "src/base/text.h"
 #include "src/nn/graph_parts.h"
 #include "src/nn/key_check.h"
+#include "src/nn/layer.h"
 #include "src/nn/naming.h"
 #include "src/nn/shapes.h"
 
@@ -181,12 +183,43 @@ void check_weight_counts(const Graph& graph, const KnownSizes& known, Faults& fa
     if (!edge.has_weights() || !known[source] || !known[destination]) continue;
     const LayerDescriptor& from = graph.network.layers[source];
     const LayerDescriptor& to = graph.network.layers[destination];
+    if (to.type == LayerType::convolutional) {
+      const Window window = window_of(to, from);
+      double weights = double(window.channels) * double(channels_of(to));
+      for (const Index kernel : window.kernel) weights *= double(kernel);
+      if (weights > kMostWeights)
+        faults.add(to, "Kernel",
+                   fmt::format("Kernel: {} filters over the {} channels of layer \"{}\" have "
+                               "{:.3g} weights; make Kernel smaller",
+                               channels_of(to), window.channels, from.name, weights));
+      continue;
+    }
     const double weights = double(from.units()) * double(to.units());
     if (weights > kMostWeights)
       faults.add(to, "N",
                  fmt::format("N: {} units after the {} of layer \"{}\" make {:.3g} weights; give "
                              "one of the two fewer units",
                              to.units(), from.units(), from.name, weights));
+  }
+}
+
+// What layers of a type that adds nothing up cannot have.
+void check_idle_keys(const Graph& graph, Faults& faults) {
+  for (const LayerDescriptor& layer : graph.network.layers) {
+    const LayerTypeRules& type = rules_of(layer.type);
+    const bool is_computed = layer.kind == LayerKind::hidden || layer.kind == LayerKind::output;
+    if (type.has_activation || !is_computed) continue;
+    const auto* f = std::get_if<Activation>(&layer.activation);
+    if (!f || !std::holds_alternative<Linear>(*f))
+      faults.add(layer, "Activation",
+                 fmt::format("Activation {}: a {} layer has none; remove the key, or give it to a "
+                             "layer behind this one",
+                             f ? name_of(*f) : SoftMax::name, type.name));
+    if (!layer.skips.empty())
+      faults.add(layer, "Skip",
+                 fmt::format("Skip \"{}\": a {} layer adds nothing up; give Skip to a layer in "
+                             "front of or behind this one",
+                             layer.skips[0], type.name));
   }
 }
 
@@ -263,6 +296,24 @@ void find_idle_dropout(const Graph& graph, Faults& faults) {
   }
 }
 
+// What is said of units where a Convolutional layer has channels, or of a layer where it has
+// places.
+void find_idle_on_channels(const Graph& graph, Faults& faults) {
+  for (const LayerDescriptor& layer : graph.network.layers) {
+    if (layer.type != LayerType::convolutional || layer.kind == LayerKind::input) continue;
+    const auto refuse = [&](const char* key, const std::string& next_step) {
+      faults.add(layer, key,
+                 fmt::format("{} on a Convolutional layer is not supported; {}", key, next_step));
+    };
+    if (std::holds_alternative<SoftMax>(layer.activation))
+      refuse("Activation", "SoftMax is for FullyConnected layers: put one behind this layer");
+    if (layer.delta_norm > 0.0f)
+      refuse("DeltaNorm", "remove it, or give it to the FullyConnected layers behind this one");
+    if (sparseness_of(graph.network, layer).beta > 0.0f)
+      refuse("SparsenessPenalty", "remove \"Sparse\" from this layer");
+  }
+}
+
 // A norm over weights that other layers change, too.
 void find_shared_norms(const Graph& graph, Faults& faults) {
   std::vector<bool> has_users(graph.edges.size());
@@ -291,6 +342,7 @@ Faults faults_in_use(const Graph& graph, Use use, const std::string& where) {
   find_idle_kinds(graph, faults);
   if (use == Use::training) {
     find_idle_dropout(graph, faults);
+    find_idle_on_channels(graph, faults);
     find_shared_norms(graph, faults);
   }
   return faults;
@@ -312,6 +364,7 @@ void resolve(Graph& graph, const std::vector<DatasetShape>* datasets, const std:
   check_names(graph.network, faults);
   faults.throw_any();
   connect(graph, faults);
+  check_idle_keys(graph, faults);
   if (datasets) graph_parts::bind_datasets(graph, *datasets, faults);
   for (const LayerDescriptor& layer : graph.network.layers)
     if (const std::string fault = extent_fault(layer); !fault.empty())
@@ -323,6 +376,7 @@ void resolve(Graph& graph, const std::vector<DatasetShape>* datasets, const std:
   const std::vector<DatasetShape> none;
   graph_parts::check_widths(graph, datasets ? *datasets : none, known, faults);
   graph_parts::check_edges_by_unit(graph, datasets ? *datasets : none, known, faults);
+  graph_parts::check_windows(graph, datasets ? *datasets : none, faults);
   graph_parts::check_weighting(graph, datasets ? *datasets : none, faults);
   // A connection whose source is misspelt is missing, which is no error of its own.
   if (is_connected(graph)) graph_parts::resolve_shared_weights(graph, known, faults);
@@ -335,6 +389,12 @@ int Graph::layer(const std::string& name) const {
   for (std::size_t i = 0; i < network.layers.size(); ++i)
     if (network.layers[i].name == name) return int(i);
   return -1;
+}
+
+EdgeMatrix matrix_of(const Graph& graph, int edge) {
+  const Edge& e = graph.edges[std::size_t(edge)];
+  return matrix_between(graph.network.layers[std::size_t(e.destination)],
+                        graph.network.layers[std::size_t(e.source)]);
 }
 
 std::vector<int> Graph::matrices(int layer) const {

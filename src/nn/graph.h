@@ -3,6 +3,7 @@
 
 #include "norn/base/problem.h"
 #include "src/nn/descriptor.h"
+#include "src/nn/shapes.h"
 
 #include <functional>
 #include <optional>
@@ -47,15 +48,19 @@ struct Graph {
   std::vector<int> matrices(int layer) const;
 };
 
+/// Of an edge that is a weight matrix.
+EdgeMatrix matrix_of(const Graph& graph, int edge);
+
 /// Resolves a descriptor. Names and sources that are left out take their defaults: <Kind><number>
 /// and the layer before. Throws UsageError, all errors at once, a line each, for values and keys
 /// that a text could not have said either, unknown or missing sources, cycles (named), `auto`
-/// without its data set, layers narrower than their data, windows that do not fit, skips of another
-/// size, shared weights that do not fit, that lead to no output or that a sparse input would use
-/// both ways round, layers of zero width, and networks without an input.
-/// `where` names the descriptor in messages, which give the line where a text was read. In the
-/// graph's descriptor every size is a number: "auto" is the data set's, and Convolutional and
-/// Pooling layers have those that follow from their sources and windows.
+/// without its data set, layers narrower than their data, windows that do not fit, activations and
+/// skips of pooling layers, sparse data in front of windows, skips of another size, shared weights
+/// that do not fit, that lead to no output or that a sparse input would use both ways round, layers
+/// of zero width, and networks without an input. `where` names the descriptor in messages, which
+/// give the line where a text was read. In the graph's descriptor every size is a number: "auto" is
+/// the data set's, and Convolutional and Pooling layers have those that follow from their sources
+/// and windows.
 Graph make_graph(NetworkDescriptor network, const std::vector<DatasetShape>& datasets,
                  const std::string& where);
 

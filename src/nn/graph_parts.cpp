@@ -44,11 +44,29 @@ const LayerDescriptor& layer_at(const Graph& graph, int number) {
   return graph.network.layers[std::size_t(number)];
 }
 
-// "Hidden1 -> Output (128 x 1000)".
+// "Hidden1 -> Output (128 x 1000)", "Conv1 -> Conv2 (192 filters of 3 x 3 over 96 channels)".
 std::string edge_text(const Graph& graph, const Edge& edge) {
   const LayerDescriptor& from = layer_at(graph, edge.source);
   const LayerDescriptor& to = layer_at(graph, edge.destination);
-  return fmt::format("{} -> {} ({} x {})", from.name, to.name, from.units(), to.units());
+  if (to.type != LayerType::convolutional)
+    return fmt::format("{} -> {} ({} x {})", from.name, to.name, from.units(), to.units());
+  const Window window = window_of(to, from);
+  return fmt::format("{} -> {} ({} filters of {} over {} channels)", from.name, to.name,
+                     channels_of(to), extent_text(window.kernel.data(), to.dimensions - 1),
+                     window.channels);
+}
+
+// Whether two edges can have one matrix, the other way round if `transposed`.
+bool fit(const Graph& graph, const Edge& a, const Edge& b, bool transposed) {
+  const LayerDescriptor &from = layer_at(graph, a.source), &to = layer_at(graph, a.destination);
+  const LayerDescriptor &from2 = layer_at(graph, b.source), &to2 = layer_at(graph, b.destination);
+  if (to.type != to2.type) return false;
+  if (to.type != LayerType::convolutional)
+    return from.units() == (transposed ? to2 : from2).units() &&
+           to.units() == (transposed ? from2 : to2).units();
+  const Window w = window_of(to, from), w2 = window_of(to2, from2);
+  return !transposed && channels_of(to) == channels_of(to2) && w.channels == w2.channels &&
+         w.kernel == w2.kernel;
 }
 
 void share(Graph& graph, const LayerNumbers& numbers, const LayerDescriptor& layer,
@@ -75,14 +93,8 @@ void share(Graph& graph, const LayerNumbers& numbers, const LayerDescriptor& lay
     return fail(fmt::format("InputLayer \"{}\" is given twice", shared.input_layer));
   for (const int end : {edge.source, edge.destination, source.source, source.destination})
     if (!known[std::size_t(end)]) return;  // its size cannot be told, or is wrong itself
-  const Index rows = layer_at(graph, edge.source).units();
-  const Index columns = layer_at(graph, edge.destination).units();
-  const Index source_rows = layer_at(graph, source.source).units();
-  const Index source_columns = layer_at(graph, source.destination).units();
-  const bool straight = rows == source_rows && columns == source_columns;
-  const bool transposed = rows == source_columns && columns == source_rows;
-  if (!(shared.transposed ? transposed : straight)) {
-    const bool other_way = shared.transposed ? straight : transposed;
+  if (!fit(graph, edge, source, shared.transposed)) {
+    const bool other_way = fit(graph, edge, source, !shared.transposed);
     return fail(fmt::format(
         "{} cannot use the weights of {}{}; {}", edge_text(graph, edge), edge_text(graph, source),
         shared.transposed ? " transposed" : "",
@@ -162,6 +174,21 @@ void check_edges_by_unit(const Graph& graph, const std::vector<DatasetShape>& da
                  fmt::format("{} \"{}\" is an Input layer with sparse data; only dense activations "
                              "can be added",
                              key, from.name));
+  }
+}
+
+void check_windows(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults) {
+  for (const Edge& edge : graph.edges) {
+    const LayerDescriptor& layer = layer_at(graph, edge.destination);
+    const LayerDescriptor& from = layer_at(graph, edge.source);
+    if (!rules_of(layer.type).has_window || edge.kind == EdgeKind::skip) continue;
+    const DatasetShape* dataset = find_dataset(datasets, from.dataset);
+    if (from.kind == LayerKind::input && dataset && dataset->gives_sparse_batches)
+      faults.add(layer, "Source",
+                 fmt::format("Source \"{}\" has data set \"{}\", which is sparse, and a {} layer "
+                             "reads dense data; import it as dense, or put a FullyConnected layer "
+                             "between them",
+                             from.name, dataset->name, rules_of(layer.type).name));
   }
 }
 

@@ -67,6 +67,8 @@ void check_widths(const Graph& graph, const std::vector<DatasetShape>& datasets,
 /// Edges from unit to unit: between layers of the same width, from dense ones.
 void check_edges_by_unit(const Graph& graph, const std::vector<DatasetShape>& datasets,
                          const KnownSizes& known, Faults& faults);
+/// Windows, and whatever else computes by unit without adding up, see dense data only.
+void check_windows(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults);
 /// Features are weighted in sparse data only.
 void check_weighting(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults);
 /// Sets shared_with and transposed of edges; chains lead to the edge that owns the weights.

@@ -119,8 +119,7 @@ Key function_key() {
 
 Json::Value activation_word(const Draft& d) {
   const Activation* f = std::get_if<Activation>(&d.layer.activation);
-  // A layer that has no use for it: it is written only if somebody gave it.
-  if (!rules_of(d.layer.type).has_activation && f && std::holds_alternative<Sigmoid>(*f)) return {};
+  if (!rules_of(d.layer.type).has_activation && f && std::holds_alternative<Linear>(*f)) return {};
   const std::string_view word = f ? name_of(*f) : SoftMax::name;
   return {word.data(), word.data() + word.size()};
 }
@@ -131,7 +130,7 @@ Key activation_key() {
   key.type = ValueType::word;
   key.kinds = kComputed;
   key.always_written = true;
-  key.help = "Output function of the layer's units.";
+  key.help = "Output function of the layer's units. Pooling layers have none: Linear.";
   key.words = words_of<Activation>();
   key.words.push_back({std::string(SoftMax::name), {}, {}, {}, true});
   remark_on_alias(key, "PRelu", "is read as LRelu: its slope is RELUSlope and is not learned");

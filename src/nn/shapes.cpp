@@ -23,15 +23,22 @@ std::string text_of(const LayerDescriptor& layer) {
 }
 
 // The window over the first `axes` axes of the source; the other axes stay.
-Shape slide_window(const LayerDescriptor& layer, const LayerDescriptor& source, int axes) {
-  Shape shape{source.extent, source.dimensions, {0, 0, 0}};
+std::string slide_window(const LayerDescriptor& layer, const LayerDescriptor& source, int axes,
+                         Shape& shape) {
+  shape = {source.extent, source.dimensions, {0, 0, 0}};
   for (int axis = 0; axis < axes; ++axis) {
     const auto at = std::size_t(axis);
-    const WindowAxis window = window_axis(source.extent[at], layer.kernel[at], layer.stride[at]);
+    const Index width = source.extent[at], kernel = layer.kernel[at];
+    if (width > kernel && layer.stride[at] == 1 && kernel % 2 == 0)
+      return fmt::format(
+          "Kernel is {} along {}, where source \"{}\" is {} wide and KernelStride is 1: an even "
+          "window has no middle to keep that width by; make it {} or {}, or give KernelStride",
+          kernel, "xyz"[axis], source.name, width, kernel - 1, kernel + 1);
+    const WindowAxis window = window_axis(width, kernel, layer.stride[at]);
     shape.extent[at] = window.extent;
     shape.padding[at] = window.padding;
   }
-  return shape;
+  return "";
 }
 
 std::string convolution(const LayerDescriptor& layer, const LayerDescriptor& source, Shape& shape) {
@@ -41,7 +48,7 @@ std::string convolution(const LayerDescriptor& layer, const LayerDescriptor& sou
     return fmt::format(
         "Kernel has {} {}, but source \"{}\" is {}; give Kernel an array of {} numbers", axes,
         axes == 1 ? "number" : "numbers", source.name, text_of(source), source.dimensions - 1);
-  shape = slide_window(layer, source, axes);
+  if (std::string fault = slide_window(layer, source, axes, shape); !fault.empty()) return fault;
   shape.dimensions = axes + 1;
   const auto channels = std::size_t(axes);
   shape.extent[channels] = layer.dimensions == 1 ? layer.extent[0] : layer.extent[channels];
@@ -61,8 +68,7 @@ std::string pooling(const LayerDescriptor& layer,
       if (layer.kernel_dimensions > from.dimensions)
         return fmt::format("Kernel has {} numbers, but source \"{}\" is {}",
                            layer.kernel_dimensions, from.name, text_of(from));
-      shape = slide_window(layer, from, layer.kernel_dimensions);
-      return "";
+      return slide_window(layer, from, layer.kernel_dimensions, shape);
     case PoolingFunction::lrn:
     case PoolingFunction::maxout:
       shape = {from.extent, from.dimensions, {0, 0, 0}};
@@ -132,8 +138,49 @@ std::string infer_pooling(LayerDescriptor& layer,
                           const std::vector<const LayerDescriptor*>& sources) {
   const bool given = layer.units() != 1 || layer.dimensions > 1;
   const SizeWords words{"the pooling", "N"};
-  return infer(layer, sources, given, words,
-               [&](std::size_t s, Shape& shape) { return pooling(layer, sources, s, shape); });
+  const std::string fault = infer(layer, sources, given, words, [&](std::size_t s, Shape& shape) {
+    return pooling(layer, sources, s, shape);
+  });
+  if (fault.empty()) {  // what DSSTNE passes over
+    layer.dropout = layer.weight_norm = layer.delta_norm = 0.0f;
+    layer.batch_normalization = false;
+  }
+  return fault;
+}
+
+Window window_of(const LayerDescriptor& layer, const LayerDescriptor& source) {
+  const bool slides = layer.type == LayerType::convolutional ||
+                      layer.function == PoolingFunction::max ||
+                      layer.function == PoolingFunction::average;
+  int axes = 0;
+  if (layer.type == LayerType::convolutional)
+    axes = layer.dimensions - 1;
+  else if (slides)
+    axes = layer.kernel_dimensions;
+  else if (layer.function == PoolingFunction::lrn)
+    axes = source.dimensions - 1;
+  Window window;
+  window.channels = source.units();
+  for (int axis = 0; axis < axes; ++axis) {
+    const auto at = std::size_t(axis);
+    window.in[at] = source.extent[at];
+    window.out[at] = layer.extent[at];
+    window.channels /= source.extent[at];
+    if (!slides) continue;
+    window.kernel[at] = layer.kernel[at];
+    window.stride[at] = layer.stride[at];
+    window.padding[at] = window_axis(window.in[at], layer.kernel[at], layer.stride[at]).padding;
+  }
+  return window;
+}
+
+EdgeMatrix matrix_between(const LayerDescriptor& layer, const LayerDescriptor& source) {
+  if (layer.type != LayerType::convolutional)
+    return {source.units(), layer.units(), {double(source.units()), double(layer.units())}, false};
+  const Window window = window_of(layer, source);
+  const Index inputs = window.channels * window.taps();
+  const Index channels = channels_of(layer);
+  return {inputs, channels, {double(inputs), double(channels * window.taps())}, true};
 }
 
 }  // namespace norn

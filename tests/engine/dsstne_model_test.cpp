@@ -146,5 +146,75 @@ TEST(DsstneModel, PredictsWhatItsNumbersSay) {
   }
 }
 
+// 2 filters of 3 x 5 (x, y) over the 4 channels of an image, and 7 units behind them.
+Graph small_convolution() {
+  NetworkDescriptor network;
+  network.layers = {input_layer("Image", 1), hidden_layer("Conv", 2, {"Image"}),
+                    output_layer("Output", 7, {"Conv"}, SoftMax{})};
+  network.layers[0].extent = {9, 6, 4, 1};
+  network.layers[0].dimensions = 3;
+  network.layers[1].type = LayerType::convolutional;
+  network.layers[1].kernel = {3, 5, 1};
+  network.layers[1].kernel_dimensions = 2;
+  return make_graph(network, {}, "small");
+}
+
+void write_filters(const std::filesystem::path& path, const std::vector<std::uint64_t>& extents,
+                   Index weights, Index biases) {
+  TensorFileWriter file(path);
+  file.attribute("weights", 2u);
+  const auto matrix = [&](const std::string& p, const char* from, const char* to, Index bias,
+                          Index size) {
+    file.attribute(p + "inputLayer", std::string(from));
+    file.attribute(p + "outputLayer", std::string(to));
+    file.define_float(p + "bias", p + "biasDim", bias);
+    file.define_float(p + "weights", p + "weightDim", size);
+  };
+  matrix("weight0_", "Image", "Conv", biases, weights);
+  constexpr std::array kAxes = {"width", "height", "length", "depth", "breadth"};
+  for (std::size_t axis = 0; axis < extents.size(); ++axis)
+    file.attribute(fmt::format("weight0_{}", kAxes[axis]), extents[axis]);
+  matrix("weight1_", "Conv", "Output", 7, 9 * 6 * 2 * 7);
+  for (const auto& [item, size] :
+       std::vector<std::pair<const char*, Index>>{{"weight0_bias", biases},
+                                                  {"weight0_weights", weights},
+                                                  {"weight1_bias", 7},
+                                                  {"weight1_weights", 9 * 6 * 2 * 7}})
+    file.write(item, 0, std::span<const float>(std::vector<float>(std::size_t(size), 0.5f)));
+  file.commit();
+}
+
+std::string filter_fault(const std::vector<std::uint64_t>& extents, Index weights = 2 * 4 * 15,
+                         Index biases = 2) {
+  const TempDir folder;
+  write_filters(folder / "network.nc", extents, weights, biases);
+  const TensorFileReader file(folder / "network.nc");
+  file.verify();
+  try {
+    check_sizes(file, small_convolution());
+    return "none";
+  } catch (const DataError& error) {
+    return error.what();
+  }
+}
+
+TEST(DsstneModel, FiltersOfOtherDimensionsAreRefused) {
+  EXPECT_EQ(filter_fault({2, 4, 5, 3, 1}), "none");
+  EXPECT_EQ(filter_fault({}), "none") << "what is missing is not compared";
+  EXPECT_THAT(
+      filter_fault({2, 4, 3, 5, 1}),
+      testing::EndsWith(
+          "network.nc: weights from layer \"Image\" to layer \"Conv\" are 2 filters over 4 "
+          "channels of 3 x 5 x 1 (length x depth x breadth), but the network needs 2 filters "
+          "over 4 channels of 5 x 3 x 1; it is a model of another network"));
+  EXPECT_THAT(filter_fault({4, 2, 5, 3, 1}), testing::HasSubstr("are 4 filters over 2 channels"));
+  EXPECT_THAT(
+      filter_fault({2, 4, 5, 3, 1}, 2 * 4 * 14),
+      testing::HasSubstr("\"weight0_weights\" has 112 elements, but the network needs 120"));
+  EXPECT_THAT(filter_fault({2, 4, 5, 3, 1}, 2 * 4 * 15, 9 * 6 * 2),
+              testing::HasSubstr("\"weight0_bias\" has 108 elements, but the network needs 2"))
+      << "a bias for each channel, not for each unit";
+}
+
 }  // namespace
 }  // namespace norn::test

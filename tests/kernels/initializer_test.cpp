@@ -47,6 +47,22 @@ Initializer named(const std::string& name) {
   return initializer;
 }
 
+// Filters: as many weights as the matrix says, from and to other numbers of units.
+TEST(WeightPlaceTest, FansAreSaidOrThoseOfTheMatrix) {
+  WeightPlace place{.sources = 3, .destinations = 5};
+  EXPECT_EQ(place.fans().in, 3.0);
+  EXPECT_EQ(place.fans().out, 5.0);
+  place.fan = {27.0, 90.0};
+  Executor executor(1);
+  const auto kernels = samples::make_update(executor);
+  PaddedMatrix<float> w(5, 3), expected(5, 3);
+  kernels->initialise(CaffeXavier{}, Philox::stream(7, RandomPurpose::weights), place, w.view());
+  kernels->initialise(UniformInit{float(std::sqrt(3.0 / 90.0))},
+                      Philox::stream(7, RandomPurpose::weights), place, expected.view());
+  for (Index r = 0; r < 5; ++r)
+    for (Index c = 0; c < 3; ++c) EXPECT_NEAR(w(r, c), expected(r, c), 1e-7);
+}
+
 WeightPlace whole_by_source() {
   return {.by_destination = false, .sources = kSources, .destinations = kDestinations};
 }

@@ -127,7 +127,10 @@ class RandomDescriptor {
       d.batch_normalization = sometimes();
       if (sometimes()) d.sparseness = {number(0, 1), number(0, 9)};
     }
-    if (d.type == LayerType::pooling) d.function = PoolingFunction(random_() % 7);
+    if (d.type == LayerType::pooling) {
+      d.function = PoolingFunction(random_() % 7);
+      d.activation = Activation(Linear{});
+    }
     d.kernel_dimensions = int(random_() % 4);
     for (int i = 0; i < d.kernel_dimensions; ++i)
       d.kernel[std::size_t(i)] = Index(1 + random_() % 9);

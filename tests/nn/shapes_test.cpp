@@ -100,11 +100,92 @@ TEST(Shapes, ConvolutionPutsItsChannelsOnTheAxisAfterTheKernels) {
   EXPECT_THAT(three.extent, ElementsAre(4, 4, 4, 5));
 }
 
-TEST(Shapes, EvenKernelOfStrideOneKeepsTheExtent) {
-  LayerDescriptor image = source({28, 28, 3, 1}, 3);
-  LayerDescriptor d = convolution(8, {4, 4, 1}, 2);
-  EXPECT_EQ(infer_shape(d, {&image}), "");
-  EXPECT_THAT(d.extent, ElementsAre(28, 28, 8, 1));
+TEST(Shapes, AnEvenKernelNeedsAStrideUnlessThereIsOneWindow) {
+  LayerDescriptor image = source({28, 4, 3, 1}, 3);
+  LayerDescriptor narrow = source({4, 3, 3, 1}, 3);
+  for (LayerDescriptor d : {convolution(8, {3, 4, 1}, 2), convolution(8, {4, 4, 1}, 2, {2, 1, 1}),
+                            pooling(PoolingFunction::max, {2, 4, 1}, 2, {3, 1, 1})}) {
+    EXPECT_EQ(infer_shape(d, {&image}), "");
+    EXPECT_EQ(d.extent[1], 1);
+  }
+  LayerDescriptor one = convolution(8, {4, 4, 1}, 2);
+  EXPECT_EQ(infer_shape(one, {&narrow}), "");
+  EXPECT_THAT(one.extent, ElementsAre(1, 1, 8, 1));
+  EXPECT_THAT(one.padding, ElementsAre(0, 1, 0));
+  const std::string fault =
+      "Kernel is 2 along y, where source \"in\" is 4 wide and KernelStride is 1: an even window "
+      "has "
+      "no middle to keep that width by; make it 1 or 3, or give KernelStride";
+  for (LayerDescriptor d : {convolution(8, {3, 2, 1}, 2), convolution(8, {2, 2, 1}, 2, {2, 1, 1}),
+                            pooling(PoolingFunction::average, {3, 2, 1}, 2)})
+    EXPECT_EQ(infer_shape(d, {&image}), fault);
+}
+
+// Every unit that a window reads, by the definition in kernels/window.h, is one of the source.
+TEST(Shapes, WindowsOfALayerCoverItsSource) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const auto draw = [&](Index most) { return Index(1 + random() % std::uint64_t(most)); };
+  for (int i = 0; i < 300; ++i) {
+    const int axes = int(draw(3));
+    LayerDescriptor image = source({1, 1, 1, 1}, axes + 1);
+    for (int a = 0; a <= axes; ++a) image.extent[std::size_t(a)] = draw(19);
+    LayerDescriptor d = convolution(draw(7), {1, 1, 1}, axes);
+    for (int a = 0; a < axes; ++a) {
+      d.kernel[std::size_t(a)] = 2 * draw(6) - 1;
+      d.stride[std::size_t(a)] = draw(4);
+    }
+    ASSERT_EQ(infer_shape(d, {&image}), "");
+    const Window window = window_of(d, image);
+    EXPECT_EQ(window.channels, image.extent[std::size_t(axes)]);
+    EXPECT_EQ(window.places() * window.channels, image.units());
+    EXPECT_EQ(window.out_places() * channels_of(d), d.units());
+    for (std::size_t a = 0; a < 3; ++a)
+      for (Index at = 0; at < window.out[a]; ++at) {
+        const Index first = at * window.stride[a] - window.padding[a];
+        EXPECT_GT(first + window.kernel[a], 0);
+        EXPECT_LT(first, window.in[a]);
+      }
+    const EdgeMatrix matrix = matrix_between(d, image);
+    EXPECT_TRUE(matrix.rows_are_outputs);
+    EXPECT_EQ(matrix.outputs, channels_of(d));
+    EXPECT_EQ(matrix.inputs, window.channels * window.taps());
+    EXPECT_EQ(matrix.fan.in, double(matrix.inputs));
+    EXPECT_EQ(matrix.fan.out, double(matrix.outputs * window.taps()));
+    // Pooling has the same windows, over one channel more or less as it has axes.
+    LayerDescriptor pool = pooling(PoolingFunction::max, d.kernel, axes, d.stride);
+    ASSERT_EQ(infer_shape(pool, {&image}), "");
+    EXPECT_EQ(window_of(pool, image).out, window.out);
+    EXPECT_EQ(window_of(pool, image).padding, window.padding);
+  }
+}
+
+TEST(Shapes, SourcesOfOneLayerHaveWindowsOfTheirOwn) {
+  LayerDescriptor wide = source({5, 2, 1, 1}, 2), narrow = source({3, 7, 1, 1}, 2, "narrow");
+  LayerDescriptor d = convolution(4, {5, 1, 1}, 1);
+  ASSERT_EQ(infer_shape(d, {&wide, &narrow}), "");
+  EXPECT_THAT(d.extent, ElementsAre(1, 4, 1, 1));
+  EXPECT_EQ(window_of(d, wide).padding[0], 0);
+  EXPECT_EQ(window_of(d, narrow).padding[0], 1);
+  EXPECT_EQ(matrix_between(d, wide).size(), 4 * 2 * 5);
+  EXPECT_EQ(matrix_between(d, narrow).size(), 4 * 7 * 5);
+}
+
+TEST(Shapes, ChannelsOfPoolingLayers) {
+  LayerDescriptor image = source({9, 8, 7, 3}, 4);
+  LayerDescriptor plane = pooling(PoolingFunction::average, {3, 3, 1}, 2, {2, 2, 1});
+  ASSERT_EQ(infer_shape(plane, {&image}), "");
+  EXPECT_EQ(window_of(plane, image).channels, 21);
+  LayerDescriptor across = pooling(PoolingFunction::lrn);
+  ASSERT_EQ(infer_shape(across, {&image}), "");
+  EXPECT_EQ(window_of(across, image).channels, 3);
+  EXPECT_EQ(window_of(across, image).places(), 9 * 8 * 7);
+  EXPECT_EQ(window_of(across, image).taps(), 1);
+  LayerDescriptor most = pooling(PoolingFunction::maxout);
+  ASSERT_EQ(infer_shape(most, {&image}), "");
+  EXPECT_EQ(window_of(most, image).places(), 1);
+  EXPECT_EQ(window_of(most, image).channels, image.units());
 }
 
 TEST(Shapes, ConvolutionFaults) {

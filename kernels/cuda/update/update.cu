@@ -272,7 +272,7 @@ class CudaUpdate final : public UpdateKernels {
 
   void do_initialise(const Initializer& initializer, Philox random, const WeightPlace& place,
                      MatrixView<float> w) override {
-    const Fan fan{double(place.sources), double(place.destinations)};
+    const Fan fan = place.fans();
     // Not as one run: a weight's number comes from its row and column.
     const Elements elements{w.rows, w.cols, false};
     std::visit(

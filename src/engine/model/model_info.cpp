@@ -95,7 +95,9 @@ LayerDescriptor read_layer(const TensorFileReader& file, std::int64_t number) {
   }
   if (has("WeightNorm")) layer.weight_norm = float(file.number_or(p + "weightNorm", 0.0));
   if (has("DeltaNorm")) layer.delta_norm = float(file.number_or(p + "deltaNorm", 0.0));
-  if (has("Activation")) {
+  if (has("Activation") && !rules_of(layer.type).has_activation) {
+    layer.activation = Activation(Linear{});
+  } else if (has("Activation")) {
     layer.activation = activation_of_number(file.integer_or(p + "activation", 0), where);
     if (Activation* f = std::get_if<Activation>(&layer.activation)) read_parameters(file, p, *f);
   }

@@ -4,6 +4,7 @@
 #include "norn/base/fixed_point.h"
 #include "src/engine/model/model_file.h"
 #include "src/engine/model/model_parts.h"
+#include "src/nn/naming.h"
 
 #include <algorithm>
 #include <cmath>
@@ -26,6 +27,28 @@ void check_size(const TensorFileReader& file, const std::string& item, Index exp
         "{}: variable \"{}\" has {} elements, but the network needs {}; it is a model of "
         "another network",
         file.path().string(), item, size, expected));
+}
+
+// Filters of other dimensions may have as many weights: compared where the file says them.
+void check_filters(const TensorFileReader& file, const Graph& graph, int edge, int place) {
+  const Edge& e = graph.edges[std::size_t(edge)];
+  const LayerDescriptor& layer = graph.network.layers[std::size_t(e.destination)];
+  if (layer.type != LayerType::convolutional) return;
+  const auto needed = weight_extents(graph, edge);
+  auto found = needed;
+  for (std::size_t axis = 0; axis < found.size(); ++axis)
+    found[axis] =
+        file.integer_or(fmt::format("weight{}_{}", place, kWeightAxes[axis]), needed[axis]);
+  if (found == needed) return;
+  const auto text = [](const auto& extents) {
+    return fmt::format("{} filters over {} channels of {}", extents[0], extents[1],
+                       extent_text(extents.data() + 2, 3));
+  };
+  throw DataError(fmt::format(
+      "{}: weights from layer \"{}\" to layer \"{}\" are {} (length x depth x breadth), but the "
+      "network needs {}; it is a model of another network",
+      file.path().string(), graph.network.layers[std::size_t(e.source)].name, layer.name,
+      text(found), text(needed)));
 }
 
 // Which weight{w} of the file each edge is: by the names of the layers, in order where several
@@ -170,12 +193,12 @@ void check_sizes(const TensorFileReader& file, const Graph& graph) {
   const std::vector<int> places = places_of_edges(file, graph);
   for (std::size_t e = 0; e < places.size(); ++e) {
     if (places[e] < 0) continue;
-    const Edge& edge = graph.edges[e];
-    const Index sources = graph.network.layers[std::size_t(edge.source)].units();
-    const Index destinations = graph.network.layers[std::size_t(edge.destination)].units();
-    if (edge.shared_with < 0)
-      check_size(file, fmt::format("weight{}_weights", places[e]), sources * destinations);
-    check_size(file, fmt::format("weight{}_bias", places[e]), destinations);
+    const EdgeMatrix matrix = matrix_of(graph, int(e));
+    if (graph.edges[e].shared_with < 0) {
+      check_filters(file, graph, int(e), places[e]);
+      check_size(file, fmt::format("weight{}_weights", places[e]), matrix.size());
+    }
+    check_size(file, fmt::format("weight{}_bias", places[e]), matrix.outputs);
   }
 }
 

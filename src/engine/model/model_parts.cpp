@@ -126,6 +126,18 @@ std::string feature_weights_name(const std::string& layer) {
   return fmt::format("{} {}", layer, kFeatureWeights);
 }
 
+std::array<Index, kWeightAxes.size()> weight_extents(const Graph& graph, int edge) {
+  const Edge& e = graph.edges[std::size_t(edge)];
+  const LayerDescriptor& layer = graph.network.layers[std::size_t(e.destination)];
+  const EdgeMatrix matrix = matrix_of(graph, edge);
+  if (layer.type != LayerType::convolutional) return {matrix.outputs, matrix.inputs, 1, 1, 1};
+  const Window window = window_of(layer, graph.network.layers[std::size_t(e.source)]);
+  std::array<Index, kWeightAxes.size()> extents = {matrix.outputs, window.channels, 1, 1, 1};
+  const auto axes = std::size_t(layer.dimensions - 1);
+  std::reverse_copy(window.kernel.begin(), window.kernel.begin() + axes, extents.begin() + 2);
+  return extents;
+}
+
 std::vector<float> gather_units(Network& network, int layer, const Buffer<float>& mine) {
   const std::vector<Range>& shares = network.shares(layer);
   std::vector<float> whole(std::size_t(network.unit_layer(layer)->partition().width()));

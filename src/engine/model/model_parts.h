@@ -22,6 +22,11 @@ std::string layer_item(int layer, const Tensor& vector);
 std::string feature_weights_item(int layer);
 std::string feature_weights_name(const std::string& layer);
 
+/// The attributes weight{w}_{axis} of a matrix, and their values: outputs and inputs of a
+/// FullyConnected layer; of a convolution K, C and the kernel, slowest axis first; then 1.
+inline constexpr std::array kWeightAxes = {"width", "height", "length", "depth", "breadth"};
+std::array<Index, kWeightAxes.size()> weight_extents(const Graph& graph, int edge);
+
 /// The whole vector on every rank.
 std::vector<float> gather_units(Network& network, int layer, const Buffer<float>& mine);
 /// This rank's units of a whole vector.

@@ -243,14 +243,14 @@ class ModelWriter {
     const LayerDescriptor& destination = layers[std::size_t(edge.destination)];
     file.attribute(p + "inputLayer", source.name);
     file.attribute(p + "outputLayer", destination.name);
-    file.attribute(p + "width", std::uint64_t(destination.units()));
-    file.attribute(p + "height", std::uint64_t(source.units()));
-    for (const char* axis : {"length", "depth", "breadth"})
-      file.attribute(p + axis, std::uint64_t(1));
+    const EdgeMatrix matrix = matrix_of(network_.graph(), edges_[w]);
+    const auto extents = weight_extents(network_.graph(), edges_[w]);
+    for (std::size_t axis = 0; axis < extents.size(); ++axis)
+      file.attribute(p + kWeightAxes[axis], std::uint64_t(extents[axis]));
     file.attribute(p + "bShared", flag(edge.shared_with >= 0));
     file.attribute(p + "bLocked", 0u);
     file.attribute(p + "norm", destination.weight_norm);
-    file.define_float(p + "bias", p + "biasDim", destination.units());
+    file.define_float(p + "bias", p + "biasDim", matrix.outputs);
     if (edge.shared_with >= 0) {
       const Edge& owner = network_.graph().edges[std::size_t(edge.shared_with)];
       file.attribute(p + "bTransposed", flag(edge.transposed));
@@ -259,8 +259,7 @@ class ModelWriter {
       return;
     }
     for (int part = 0; part <= parts(edges_[w]); ++part)
-      file.define_float(weight_item(w, part), p + "weightDim",
-                        source.units() * destination.units());
+      file.define_float(weight_item(w, part), p + "weightDim", matrix.size());
   }
 
   void describe_layer(TensorFileWriter& file, int layer) const {

@@ -140,11 +140,15 @@ void Network::initialise(std::uint64_t seed) {
     if (!weights) continue;
     const int e = parameter.edge;
     const WeightShape& shape = weights->shape();
+    const EdgeMatrix matrix = matrix_of(graph(), e);
     WeightPlace place;
-    place.by_destination = shape.by_destination;
-    (shape.by_source ? place.first_source : place.first_destination) = shape.mine.begin;
-    place.sources = shape.sources;
-    place.destinations = shape.destinations;
+    place.fan = matrix.fan;
+    const bool stored_as_in_files = shape.by_destination == matrix.rows_are_outputs;
+    place.by_destination = !stored_as_in_files;
+    const bool rows_are_mine = shape.by_source || matrix.rows_are_outputs;
+    (rows_are_mine ? place.first_source : place.first_destination) = shape.mine.begin;
+    place.sources = matrix.rows_are_outputs ? matrix.outputs : matrix.inputs;
+    place.destinations = matrix.rows_are_outputs ? matrix.inputs : matrix.outputs;
     compute.kernels.update->initialise(
         parts_->facts.layer(parts_->facts.edge(e).destination).init.scheme,
         Philox::stream(seed, RandomPurpose::weights, std::uint32_t(e)), place, weights->values());
