@@ -205,10 +205,11 @@ void for_each_parameter(reference::Parameters& p, norn::Network& network, const 
     const WeightShape& shape = weights.shape();
     reference::Row& row = p.weight[std::size_t(parameter.edge)];
     row.resize(std::size_t(shape.sources * shape.destinations));
+    const bool filters = matrix_of(network.graph(), parameter.edge).rows_are_outputs;
     edit_values(compute.memory, weights.values(), [&](MatrixView<float> w) {
       for (Index i = 0; i < shape.sources; ++i)
         for (Index j = 0; j < shape.destinations; ++j)
-          move(row[std::size_t(i * shape.destinations + j)],
+          move(row[std::size_t(filters ? j * shape.sources + i : i * shape.destinations + j)],
                shape.by_destination ? w(j, i) : w(i, j));
     });
     weights.cast_to_bf16(compute);

@@ -32,6 +32,36 @@ Network::Network(NetworkDescriptor network, Index batch, Pass pass, StepPosition
   resolve_sharing();
   std::vector<int> mark(network_.layers.size(), 0);
   for (std::size_t i = 0; i < network_.layers.size(); ++i) order_layer(int(i), mark);
+  for (int number : order_) {
+    LayerDescriptor& layer = network_.layers[std::size_t(number)];
+    if (layer.kind != LayerKind::input && layer.type != LayerType::fully_connected)
+      infer_size(layer, sources_of(number));
+  }
+}
+
+std::vector<const LayerDescriptor*> Network::sources_of(int number) const {
+  std::vector<const LayerDescriptor*> sources;
+  for (const std::string& source : network_.layers[std::size_t(number)].sources)
+    sources.push_back(&network_.layers[std::size_t(layer(source))]);
+  return sources;
+}
+
+std::vector<const Row*> Network::outputs_of_sources(int number, const Activity& activity,
+                                                    std::size_t example) const {
+  std::vector<const Row*> rows;
+  for (const std::string& source : network_.layers[std::size_t(number)].sources)
+    rows.push_back(&activity.output[std::size_t(layer(source))].at(example));
+  return rows;
+}
+
+void Network::pool_layer(int number, Activity& activity) const {
+  const auto at = std::size_t(number);
+  const LayerDescriptor& descriptor = network_.layers[at];
+  const std::vector<const LayerDescriptor*> sources = sources_of(number);
+  Rows& y = activity.output[at];
+  for (std::size_t b = 0; b < activity.output[std::size_t(layer(sources[0]->name))].size(); ++b)
+    y.push_back(pool(descriptor, network_.lrn, sources, outputs_of_sources(number, activity, b)));
+  activity.z[at] = activity.argument[at] = activity.activity[at] = y;
 }
 
 int Network::layer(const std::string& name) const {
@@ -130,11 +160,20 @@ Rows Network::pre_activation(int number, const Parameters& parameters,
   const std::size_t units = std::size_t(network_.layers[at].units());
   std::size_t examples = 0;
   for (const Rows& rows : activity.output) examples = std::max(examples, rows.size());
-  Rows z(examples, parameters.of("bias")[at]);
+  const std::size_t places = units_of_a_channel(network_.layers[at]);
+  Rows z = zeros(examples, Index(units));
+  for (Row& row : z)
+    for (std::size_t j = 0; j < units; ++j) row[j] = parameters.of("bias")[at][j / places];
   for (const Link& link : links_) {
     if (link.destination != number) continue;
     const Row& w = parameters.weight[std::size_t(link.owner)];
     const Rows& x = activity.output[std::size_t(link.source)];
+    if (network_.layers[at].type == LayerType::convolutional) {
+      const LayerDescriptor& source = network_.layers[std::size_t(link.source)];
+      for (std::size_t b = 0; b < examples; ++b)
+        convolve(network_.layers[at], source, w, x[b], z[b]);
+      continue;
+    }
     for (std::size_t b = 0; b < examples; ++b)
       for (std::size_t i = 0; i < x[b].size(); ++i) {
         if (x[b][i] == 0.0) continue;
@@ -152,20 +191,24 @@ Rows Network::pre_activation(int number, const Parameters& parameters,
 void Network::normalise(int number, const Parameters& parameters, Activity& activity,
                         Rows& z) const {
   const auto at = std::size_t(number);
-  const double count = double(z.size());
+  const std::size_t places = units_of_a_channel(network_.layers[at]);
+  const double count = double(z.size() * places);
   Row& mean = activity.batch_mean[at];
   Row& variance = activity.batch_variance[at];
-  mean.assign(z.front().size(), 0.0);
+  mean.assign(z.front().size() / places, 0.0);
   variance = mean;
+  const auto for_each_value = [&](std::size_t j, const auto& body) {
+    for (Row& row : z)
+      for (std::size_t p = 0; p < places; ++p) body(row[j * places + p]);
+  };
   for (std::size_t j = 0; j < mean.size(); ++j) {
-    for (const Row& row : z) mean[j] += row[j] / count;
-    for (const Row& row : z) variance[j] += (row[j] - mean[j]) * (row[j] - mean[j]) / count;
+    for_each_value(j, [&](double x) { mean[j] += x / count; });
+    for_each_value(j, [&](double x) { variance[j] += (x - mean[j]) * (x - mean[j]) / count; });
     const bool own = pass_ == Pass::training;
     const double m = own ? mean[j] : parameters.of("runningMeanBN")[at][j];
     const double v = own ? variance[j] : parameters.of("runningVarianceBN")[at][j];
-    for (Row& row : z)
-      row[j] = parameters.of("scaleBN")[at][j] * (row[j] - m) / std::sqrt(v + 1e-5) +
-               parameters.of("biasBN")[at][j];
+    const double scale = parameters.of("scaleBN")[at][j], bias = parameters.of("biasBN")[at][j];
+    for_each_value(j, [&](double& x) { x = scale * (x - m) / std::sqrt(v + 1e-5) + bias; });
   }
 }
 
@@ -210,6 +253,10 @@ Activity Network::forward(const Parameters& parameters, const BoundBatch& batch,
     if (descriptor.kind == LayerKind::input) {
       activity.output[at] = input(number, batch);
       if (!batch.of_layer[at]->is_sparse) drop(number, activity.output[at]);
+      continue;
+    }
+    if (descriptor.type == LayerType::pooling) {
+      pool_layer(number, activity);
       continue;
     }
     if (parameters.of("bias")[at].empty()) continue;  // it leads to no output
@@ -311,6 +358,12 @@ double Network::distance_to_kinks(const Activity& activity, const BoundBatch& ba
     const LayerDescriptor& descriptor = network_.layers[i];
     const auto* f = std::get_if<Activation>(&descriptor.activation);
     if (descriptor.kind == LayerKind::input) continue;
+    // What a maximum chooses among may stand nearer together than a z to 0.
+    if (descriptor.type == LayerType::pooling)
+      for (std::size_t b = 0; b < activity.output[i].size(); ++b)
+        nearest =
+            std::min(nearest, 20.0 * distance_to_ties(descriptor, sources_of(int(i)),
+                                                      outputs_of_sources(int(i), activity, b)));
     if (f && bends_at_zero(*f))
       for (const Row& row : activity.argument[i])
         for (double z : row) nearest = std::min(nearest, std::abs(z));

@@ -2,22 +2,24 @@
 #pragma once
 
 #include "src/engine/network/network.h"
+#include "tests/support/reference_windows.h"
 
 #include <map>
 #include <string>
 #include <vector>
 
-/// A fully connected network in float64, written from the formulas (docs/user/numerics.md) with
-/// plain loops and with none of the engine's code: the cost of a batch as a function of all
-/// parameters.
+/// A network in float64, fully connected, of convolutions and pooling, written from the formulas
+/// (docs/user/numerics.md) with plain loops and with none of the engine's code: the cost of a batch
+/// as a function of all parameters.
 namespace norn::reference {
 
-using Row = std::vector<double>;
 using Rows = std::vector<Row>;  // [examples][units]
 
 /// All parameters. Those of layers and edges that have none are empty.
 struct Parameters {
-  std::vector<Row> weight;  ///< by edge, [source * destinations + destination]; empty when shared
+  /// By edge, [source * destinations + destination], of convolutions [K][C][z][y][x]; empty when
+  /// shared.
+  std::vector<Row> weight;
   /// Vectors of units by their names in model files, then by layer.
   std::map<std::string, std::vector<Row>> unit;
 
@@ -82,6 +84,10 @@ class Network {
   void find_links();
   void resolve_sharing();
   void order_layer(int layer, std::vector<int>& mark);
+  std::vector<const LayerDescriptor*> sources_of(int layer) const;
+  std::vector<const Row*> outputs_of_sources(int layer, const Activity& activity,
+                                             std::size_t example) const;
+  void pool_layer(int layer, Activity& activity) const;
   Rows input(int layer, const BoundBatch& batch) const;
   Rows pre_activation(int layer, const Parameters& parameters, const Activity& activity) const;
   void normalise(int layer, const Parameters& parameters, Activity& activity, Rows& z) const;
