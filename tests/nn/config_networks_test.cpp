@@ -83,18 +83,35 @@ TEST(ConfigNetworks, Quickstart) {
   EXPECT_EQ(graph.network.layers[0].normalize, InputNormalization::l2);
 }
 
+// Weights of the layers of a type, by the matrices of the graph.
+Index weights_of(const Graph& graph, LayerType type) {
+  Index sum = 0;
+  for (std::size_t e = 0; e < graph.edges.size(); ++e)
+    if (graph.edges[e].has_weights() &&
+        graph.network.layers[std::size_t(graph.edges[e].destination)].type == type)
+      sum += matrix_of(graph, int(e)).size();
+  return sum;
+}
+
+std::vector<DatasetShape> images(Index side, Index classes) {
+  return {{"input", 3, {side, side, 3}, false}, {"output", 1, {classes, 1, 1}, true}};
+}
+
 TEST(ConfigNetworks, AlexNet) {
-  const Graph graph = graph_of("dsstne/alexnet.json", {});
-  EXPECT_THAT(extent_of(graph, "Conv1"), ElementsAre(55, 55, 96, 1));
-  EXPECT_THAT(extent_of(graph, "Norm1"), ElementsAre(55, 55, 96, 1));
-  EXPECT_THAT(extent_of(graph, "Pool1"), ElementsAre(27, 27, 96, 1));
-  EXPECT_THAT(extent_of(graph, "Conv2"), ElementsAre(27, 27, 256, 1));
-  EXPECT_THAT(extent_of(graph, "Pool2"), ElementsAre(13, 13, 256, 1));
-  EXPECT_THAT(extent_of(graph, "Conv4"), ElementsAre(13, 13, 384, 1));
-  EXPECT_THAT(extent_of(graph, "Pool5"), ElementsAre(6, 6, 256, 1));
-  EXPECT_THAT(extent_of(graph, "Hidden7"), ElementsAre(4096, 1, 1, 1));
+  const Graph graph = graph_of("dsstne/alexnet.json", images(227, 1000));
+  EXPECT_THAT(extent_of(graph, "Hidden1"), ElementsAre(55, 55, 96, 1));
+  EXPECT_THAT(extent_of(graph, "Hidden2"), ElementsAre(55, 55, 96, 1));
+  EXPECT_THAT(extent_of(graph, "Hidden3"), ElementsAre(27, 27, 96, 1));
+  EXPECT_THAT(extent_of(graph, "Hidden4"), ElementsAre(27, 27, 256, 1));
+  EXPECT_THAT(extent_of(graph, "Hidden6"), ElementsAre(13, 13, 256, 1));
+  EXPECT_THAT(extent_of(graph, "Hidden8"), ElementsAre(13, 13, 384, 1));
+  EXPECT_THAT(extent_of(graph, "Hidden10"), ElementsAre(6, 6, 256, 1));
+  EXPECT_THAT(extent_of(graph, "Hidden12"), ElementsAre(4096, 1, 1, 1));
+  EXPECT_EQ(weights_of(graph, LayerType::convolutional),
+            11 * 11 * 3 * 96 + 5 * 5 * 96 * 256 + 9 * (256 * 384 + 384 * 384 + 384 * 256));
+  EXPECT_EQ(weights_of(graph, LayerType::fully_connected), 9216 * 4096 + 4096 * 4096 + 4096 * 1000);
   EXPECT_EQ(why_not_runnable(graph, Use::training),
-            "layer \"Conv1\": Type Convolutional can be read and checked, but this build has no "
+            "layer \"Hidden1\": Type Convolutional can be read and checked, but this build has no "
             "kernels to train or run it; it runs networks of FullyConnected layers");
 }
 
@@ -103,6 +120,11 @@ TEST(ConfigNetworks, Vgg16) {
   EXPECT_THAT(extent_of(graph, "Conv1_2"), ElementsAre(224, 224, 64, 1));
   EXPECT_THAT(extent_of(graph, "Pool3"), ElementsAre(28, 28, 256, 1));
   EXPECT_THAT(extent_of(graph, "Pool5"), ElementsAre(7, 7, 512, 1));
+  EXPECT_EQ(weights_of(graph, LayerType::convolutional),
+            9 * (3 * 64 + 64 * 64 + 64 * 128 + 128 * 128 + 128 * 256 + 2 * 256 * 256 + 256 * 512 +
+                 5 * 512 * 512));
+  EXPECT_EQ(weights_of(graph, LayerType::fully_connected),
+            25088 * 4096 + 4096 * 4096 + 4096 * 1000);
   const auto convolutions = std::count_if(
       graph.network.layers.begin(), graph.network.layers.end(), [](const LayerDescriptor& layer) {
         return layer.type == LayerType::convolutional && layer.kind == LayerKind::hidden;
@@ -118,6 +140,33 @@ TEST(ConfigNetworks, Cifar100) {
   EXPECT_THAT(extent_of(graph, "Pool3"), ElementsAre(4, 4, 256, 1));
   EXPECT_THAT(why_not_runnable(graph, Use::training).value_or(""),
               StartsWith("layer \"Conv1_1\": "));
+}
+
+TEST(ConfigNetworks, Strawman) {
+  const Graph graph = graph_of("dsstne/strawman.json", images(32, 100));
+  EXPECT_THAT(extent_of(graph, "Hidden2"), ElementsAre(32, 32, 96, 1));
+  EXPECT_THAT(extent_of(graph, "Hidden3"), ElementsAre(15, 15, 96, 1));
+  EXPECT_THAT(extent_of(graph, "Hidden6"), ElementsAre(7, 7, 192, 1));
+  EXPECT_EQ(weights_of(graph, LayerType::convolutional),
+            9 * (3 * 96 + 2 * 96 * 96 + 96 * 192 + 2 * 192 * 192));
+  EXPECT_EQ(weights_of(graph, LayerType::fully_connected), 7 * 7 * 192 * 100);
+  for (const int strided : {3, 6}) {
+    const LayerDescriptor& layer = graph.network.layers[std::size_t(strided)];
+    EXPECT_EQ(layer.init.bias, 0.1f);
+    EXPECT_EQ(layer.dropout, 0.5f);
+    EXPECT_EQ(std::get<Gaussian>(layer.init.scheme).scale, 0.04f);
+  }
+}
+
+TEST(ConfigNetworks, Cifar10) {
+  const Graph graph = graph_of("dsstne/cifar10.json", images(32, 10));
+  EXPECT_THAT(extent_of(graph, "C1a"), ElementsAre(32, 32, 128, 1));
+  EXPECT_THAT(extent_of(graph, "P1"), ElementsAre(15, 15, 128, 1));
+  EXPECT_THAT(extent_of(graph, "P2"), ElementsAre(6, 6, 128, 1));
+  EXPECT_THAT(extent_of(graph, "P3"), ElementsAre(3, 3, 96, 1));
+  EXPECT_EQ(weights_of(graph, LayerType::convolutional),
+            49 * (3 * 128 + 3 * 128 * 128) + 25 * (128 * 96 + 96 * 96));
+  EXPECT_EQ(weights_of(graph, LayerType::fully_connected), 864 * 1024 + 1024 * 10);
 }
 
 /// One `"Key": value` of a text.

@@ -177,9 +177,11 @@ TEST(DescriptorWriter, ShippedNetworksReadBackEqual) {
 TEST(DescriptorWriter, SizesOfAResolvedNetworkResolveToThemselves) {
   const NetworkDescriptor read =
       read_network_json(fs::path(NORN_SOURCE_DIR) / "configs/dsstne/alexnet.json");
-  const Graph graph = make_graph(read, {}, "alexnet");
+  const std::vector<DatasetShape> data = {{"input", 3, {227, 227, 3}, false},
+                                          {"output", 1, {1000, 1, 1}, true}};
+  const Graph graph = make_graph(read, data, "alexnet");
   const Graph again =
-      make_graph(parse_network_json(to_json(graph.network), "written"), {}, "again");
+      make_graph(parse_network_json(to_json(graph.network), "written"), data, "again");
   expect_equal(again.network, graph.network);
 }
 
