@@ -30,8 +30,10 @@ def parameters_of(path, layers):
         numbers = {file.getncattr(f"layer{i}_name"): i for i in range(int(file.layers))}
         for w in range(int(file.weights)):
             source, to = (file.getncattr(f"weight{w}_{end}Layer") for end in ("input", "output"))
-            shape = [int(file.getncattr(f"weight{w}_{side}")) for side in ("height", "width")]
-            weights[source, to] = np.array(file[f"weight{w}_weights"][...], dtype=float).reshape(shape)
+            width, height = (int(file.getncattr(f"weight{w}_{side}")) for side in ("width", "height"))
+            values = np.array(file[f"weight{w}_weights"][...], dtype=float)
+            is_convolution = int(file.getncattr(f"layer{numbers[to]}_type")) == 1  # a filter is a row, and a column here
+            weights[source, to] = values.reshape(width, -1).T if is_convolution else values.reshape(height, width)
             biases[to] = biases.get(to, 0) + np.array(file[f"weight{w}_bias"][...], dtype=float)
         for layer in layers:
             if layer.get("BatchNormalization"):

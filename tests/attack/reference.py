@@ -6,7 +6,10 @@ import math
 
 import numpy as np
 
+from windows import Filters, Pooling, extents_of
+
 FLOOR = 1e-12  # ln is of at least that
+LRN = {"k": 2, "n": 5, "alpha": 1e-4, "beta": 0.75}
 SELU_LAMBDA, SELU_ALPHA = float(np.float32(1.05070099)), float(np.float32(1.67326324))
 
 
@@ -77,6 +80,10 @@ def element_loss(name, y, t, one, margins):
     weight = np.where(one, margins["oneScale"] * (t if name.startswith("Data") else 1.0), margins["zeroScale"])
     counts = np.where(one, y < margins["oneTarget"], y > margins["zeroTarget"])
     return counts * weight * np.where(one, -ln_y, -ln_rest), counts * weight * np.where(one, -inverse_y, inverse_rest)
+
+
+def is_convolution(layer):
+    return layer.get("Type") == "Convolutional" and layer["Kind"] != "Input"
 
 
 def nudged(parameters, draw):
@@ -168,6 +175,12 @@ class Step:
         self.weights, self.biases, self.scales, self.shifts = (
             {key: self.stored(value) for key, value in (nudged(part, draw) if draw else part).items()} for part in parameters)
         self.layers = {layer["Name"]: layer for layer in network["Layers"]}
+        extents = extents_of(network["Layers"])
+        self.filters = {(source, name): Filters(layer, extents[source]) for name, layer in self.layers.items() if is_convolution(layer)
+                        for source in layer["Source"]}
+        self.pooling = {name: Pooling(layer, [extents[source] for source in layer["Source"]], LRN | network.get("LRN", {}))
+                        for name, layer in self.layers.items() if layer.get("Type") == "Pooling"}
+        self.channels = {name: extents[name][-1] for name, layer in self.layers.items() if is_convolution(layer)}
         self.outputs = {name: output.of(self.stored) for name, output in outputs.items()}
         self.z, self.y, self.normal, self.deviation = {}, {name: self.stored(x) for name, x in inputs.items()}, {}, {}
         self.cost, self.cost_terms, self.shake = 0.0, 0.0, 0.0
@@ -190,13 +203,34 @@ class Step:
         for name, layer in self.layers.items():
             if layer["Kind"] == "Input":
                 continue
-            z = self.biases[name] + sum(self.y[s] @ self.weights[s, name] for s in layer["Source"])
-            z = z + sum(self.y[s] for s in layer.get("Skip", []))
+            if name in self.pooling:
+                self.z[name] = self.y[name] = self.pooling[name].forward([self.y[s] for s in layer["Source"]])
+                continue
+            z = sum(self.product(s, name) for s in layer["Source"])
+            z = self.rows(name, z + sum(self.y[s] for s in layer.get("Skip", []))) + self.biases[name]
             if layer.get("BatchNormalization"):
                 self.deviation[name] = self.stored(np.sqrt(z.var(axis=0, dtype=float) + 1e-5))
                 self.normal[name] = self.stored(z - z.mean(axis=0, dtype=float)) / self.deviation[name]
                 z = self.normal[name] * self.scales[name] + self.shifts[name]
+            z = self.units(name, z)
             self.z[name], self.y[name] = z, self.computed(activate(layer["Activation"], z))
+
+    def product(self, source, name):
+        x, w = self.y[source], self.weights[source, name]
+        return self.filters[source, name].forward(x, w) if name in self.channels else x @ w
+
+    def rows(self, name, x):
+        """[examples x units], of a convolution [examples and places x channels]."""
+        if name not in self.channels:
+            return x
+        return x.reshape(len(x), self.channels[name], -1).transpose(0, 2, 1).reshape(-1, self.channels[name])
+
+    def units(self, name, x):
+        """The other way round."""
+        if name not in self.channels:
+            return x
+        examples = len(next(iter(self.y.values())))
+        return x.reshape(examples, -1, self.channels[name]).transpose(0, 2, 1).reshape(examples, -1)
 
     def penalty(self, layer, y):
         settings = self.network.get("SparsenessPenalty")
@@ -210,6 +244,11 @@ class Step:
         sizes = {name: 0.0 for name in self.layers}
         for name, layer in reversed(self.layers.items()):
             if layer["Kind"] == "Input":
+                continue
+            if name in self.pooling:
+                parts = self.pooling[name].backward([self.y[s] for s in layer["Source"]], upstream[name], sizes[name])
+                for source, (delta, size) in zip(layer["Source"], parts):
+                    upstream[source], sizes[source] = upstream[source] + delta, sizes[source] + size
                 continue
             z, y = self.z[name], self.y[name]
             if layer["Kind"] == "Output":
@@ -228,13 +267,15 @@ class Step:
             if layer.get("DeltaNorm"):
                 delta, size = bound_rows(delta, size, layer["DeltaNorm"])
             if layer.get("BatchNormalization"):
-                delta, size = self.through_normalisation(name, delta, size)
+                normal = self.through_normalisation(name, self.rows(name, delta), self.rows(name, size))
+                delta, size = (self.units(name, part) for part in normal)
             self.collect(name, layer, delta, size, upstream, sizes)
 
     def through_normalisation(self, name, delta, size):
         x = self.normal[name]
-        self.keep(("scale", name), mean(delta * x), mean(size * np.abs(x)))
-        self.keep(("shift", name), mean(delta), mean(size))
+        places = len(delta) // len(self.y[name])  # gradients are sums over them, and means over examples
+        self.keep(("scale", name), places * mean(delta * x), places * mean(size * np.abs(x)))
+        self.keep(("shift", name), places * mean(delta), places * mean(size))
         d, m = delta * self.scales[name], size * np.abs(self.scales[name])
         inner = d - self.stored(mean(d)) - x * self.stored(mean(d * x))
         outer = m + mean(m) + np.abs(x) * mean(m * np.abs(x))
@@ -242,9 +283,17 @@ class Step:
 
     def collect(self, name, layer, delta, size, upstream, sizes):
         batch = len(delta)
-        self.keep(("bias", name), mean(delta), mean(size))
+        of_units, sizes_of_units = self.rows(name, delta), self.rows(name, size)
+        places = len(of_units) // batch
+        self.keep(("bias", name), places * mean(of_units), places * mean(sizes_of_units))
         for source in layer["Source"]:
             w, y = self.weights[source, name], self.y[source]
+            if name in self.channels:
+                filters = self.filters[source, name]
+                self.keep(("weight", source, name), filters.gradient(y, delta) / batch, filters.gradient(np.abs(y), size) / batch)
+                upstream[source] = upstream[source] + filters.input_delta(delta, w)
+                sizes[source] = sizes[source] + filters.input_delta(size, np.abs(w))
+                continue
             self.keep(("weight", source, name), y.T @ delta / batch, np.abs(y).T @ size / batch)
             upstream[source] = upstream[source] + delta @ w.T
             sizes[source] = sizes[source] + size @ np.abs(w).T
