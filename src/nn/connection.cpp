@@ -42,7 +42,9 @@ Weights::Weights(const WeightShape& shape, int slots, bool trainable, const Devi
   const Layout layout = shape.replicated ? Layout::whole : Layout::by_unit;
   values_ = {"weights", Purpose::parameter, rows, cols, layout};
   for (int s = 0; s < slots; ++s)
-    slot_[std::size_t(s)] = {"optimizer state", Purpose::state, rows, cols, layout};
+    slot_[std::size_t(s)] = {"optimizer state", Purpose::state,
+                             shape.by_example ? shape.owned.count() : rows, cols,
+                             shape.by_example ? Layout::by_unit : layout};
   if (trainable && !rows_are_mine)
     steps_done_ = {"steps of the rows", Purpose::state, shape.sources, 1, Layout::whole};
   if (rows_are_mine && device.casts_operands)
@@ -50,18 +52,26 @@ Weights::Weights(const WeightShape& shape, int slots, bool trainable, const Devi
 }
 
 template <typename T>
-MatrixView<T> Weights::cut(MatrixView<T> whole, Range units) const {
-  const Index first = units.begin - shape_.mine.begin;
+MatrixView<T> Weights::cut(MatrixView<T> whole, Range units, Index first_unit) const {
+  const Index first = units.begin - first_unit;
   return shape_.by_destination || shape_.by_source ? whole.row_range(first, units.count())
                                                    : whole.columns(first, units.count());
 }
 
+WeightShape Weights::shape_of(int number) const {
+  WeightShape shape = shape_;
+  if (!shape.by_example || number == 0) return shape;
+  shape.replicated = false;
+  shape.mine = shape.owned;
+  return shape;
+}
+
 MatrixView<float> Weights::values_of(Range units) {
-  return cut(values_.view(), units);
+  return cut(values_.view(), units, shape_.mine.begin);
 }
 
 MatrixView<Bfloat16> Weights::bf16_of(Range units) {
-  return bf16_.empty() ? MatrixView<Bfloat16>{} : cut(bf16(), units);
+  return bf16_.empty() ? MatrixView<Bfloat16>{} : cut(bf16(), units, shape_.mine.begin);
 }
 
 void Weights::cast_to_bf16(const Compute& compute) {
@@ -71,7 +81,7 @@ void Weights::cast_to_bf16(const Compute& compute) {
 SlotViews Weights::slots_of(Range units) {
   SlotViews result;
   for (int s = 0; s < slots_; ++s)
-    result[std::size_t(s)] = cut(slot_[std::size_t(s)].view(), units);
+    result[std::size_t(s)] = cut(slot_[std::size_t(s)].view(), units, shape_of(1 + s).mine.begin);
   return result;
 }
 
@@ -207,12 +217,14 @@ void Connection::update_by_source(const Compute& compute, const WeightStep& step
 }
 
 UnitParameters::UnitParameters(Index units, int state_arrays, const std::string& item,
-                               float initial)
-    : value("biases and scales", Purpose::parameter, units), slots(state_arrays) {
+                               float initial, Layout layout, Range owned)
+    : value("biases and scales", Purpose::parameter, units, 1, layout),
+      slots(state_arrays),
+      first_slot(owned.begin) {
   value.saved_as(item, initial, true);
   for (int s = 0; s < slots; ++s) {
     auto& state = slot[std::size_t(s)];
-    state = {"state of biases and scales", Purpose::state, units};
+    state = {"state of biases and scales", Purpose::state, owned.count()};
     state.saved_as(item + "_slot" + std::to_string(s));
   }
 }
@@ -232,7 +244,8 @@ void UnitParameters::update(const Compute& compute, const WeightStep& step, Inde
     return MatrixView<std::remove_pointer_t<decltype(data)>>{data, 1, n, n};
   };
   SlotViews state;
-  for (std::size_t s = 0; s < std::size_t(slots); ++s) state[s] = row(slot[s].data() + first);
+  for (std::size_t s = 0; s < std::size_t(slots); ++s)
+    state[s] = row(slot[s].data() + first - first_slot);
   compute.kernels.update->update(step.rule, now, row(value.data() + first), row(gradient.data),
                                  state);
 }

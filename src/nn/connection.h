@@ -61,6 +61,8 @@ struct WeightShape {
   bool by_source = false;  ///< shared out by source units: those are mine, [mine x destinations]
   bool replicated =
       false;  ///< every rank stores all destinations (matrices that several connections share)
+  bool by_example = false;  ///< of a layer by example: replicated, but the state of the update rule
+  Range owned = {};         ///< is that of these destinations
 };
 
 /// Values and update state of one weight matrix, the part that this rank stores.
@@ -81,6 +83,8 @@ class Weights {
   }
 
   const WeightShape& shape() const { return shape_; }
+  /// Where part(number) stands, which need not be where the values do.
+  WeightShape shape_of(int number) const;
   const Tensor& tensor() const { return values_.tensor(); }
   MatrixView<float> values() { return values_.view(); }
   MatrixView<const float> values() const { return values_.view(); }
@@ -113,7 +117,7 @@ class Weights {
 
  private:
   template <typename T>
-  MatrixView<T> cut(MatrixView<T> whole, Range units) const;
+  MatrixView<T> cut(MatrixView<T> whole, Range units, Index first_unit) const;
   WeightShape shape_;
   int slots_ = 0;
   BlockRule block_rule_;
@@ -215,10 +219,15 @@ class Connection {
 struct UnitParameters {
   HeldBuffer<float> value;
   std::array<HeldBuffer<float>, std::size_t(kMostSlots)> slot;
-  int slots = 0;  ///< state arrays in use, also where this rank has no units
+  int slots = 0;         ///< state arrays in use, also where this rank has no units
+  Index first_slot = 0;  ///< the unit that these begin with
   UnitParameters() = default;
   /// `item`: what model files call it. They call its state the same, with a number.
-  UnitParameters(Index units, int slots, const std::string& item, float initial);
+  /// `layout` by_unit: these units; whole: all of the layer's, with the state of those `owned`.
+  UnitParameters(Index units, int slots, const std::string& item, float initial, Layout layout,
+                 Range owned);
+  UnitParameters(Index units, int state_arrays, const std::string& item, float initial)
+      : UnitParameters(units, state_arrays, item, initial, Layout::by_unit, {0, units}) {}
   template <typename Visit>
   void for_each_slot(const Visit& visit) {
     for (int s = 0; s < slots; ++s) visit(slot[std::size_t(s)]);

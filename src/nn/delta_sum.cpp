@@ -66,6 +66,16 @@ void DeltaSum::take(const Compute& compute, Index first_unit, MatrixView<float> 
                                     maximum_);
 }
 
+void DeltaSum::take_rows(const Compute& compute, Index first_example, MatrixView<float> delta) {
+  if (delta.empty()) return memory_->fill_zero(maximum_, sizeof(float));
+  SumParts parts = taken(compute, 0, delta.cols);
+  require(parts.partial_sums.count == 0, "DeltaSum: rows are taken from accumulators alone");
+  FixedMatrixView& sums = parts.accumulators;
+  sums.fine = sums.fine.row_range(first_example, delta.rows);
+  sums.coarse = sums.coarse.row_range(first_example, delta.rows);
+  compute.kernels.fixed->to_float(format_.data(), sums, parts.partial_sums, delta, maximum_);
+}
+
 void DeltaSum::take_delta(const Compute& compute, Index first_unit, const OutputSlope& slope,
                           MatrixView<float> delta, MatrixView<Bfloat16> bf16, bool adapts) {
   const SumParts parts = taken(compute, first_unit, delta.cols);

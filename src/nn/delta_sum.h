@@ -49,6 +49,8 @@ class DeltaSum {
   /// The sum of units [first_unit, first_unit + delta.cols) as floats. Their largest magnitude is
   /// kept.
   void take(const Compute& compute, Index first_unit, MatrixView<float> delta);
+  /// The sum of all units for the examples from `first_example` on.   delta [rows x units]
+  void take_rows(const Compute& compute, Index first_example, MatrixView<float> delta);
   /// The same sum made into d cost / d pre-activation. `adapts`: adapt() too, for one rank.
   void take_delta(const Compute& compute, Index first_unit, const OutputSlope& slope,
                   MatrixView<float> delta, MatrixView<Bfloat16> bf16, bool adapts);

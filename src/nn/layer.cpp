@@ -69,21 +69,27 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
   const LayerDescriptor& layer = descriptor();
   const Index units = mine().count();
   const Index width = partition().width();
-  const Index batch = settings.batch;
-  bias = UnitParameters(units, slots, "bias", layer.init.bias);
+  const Index batch = settings.by_example ? settings.rows : settings.batch;
+  const Layout of_rows = settings.by_example ? Layout::by_example : Layout::by_unit;
+  const Layout of_units = settings.by_example ? Layout::whole : Layout::by_unit;
+  const Range owned = settings.by_example ? settings.owned : Range{0, units};
+  bias = UnitParameters(units, slots, "bias", layer.init.bias, of_units, owned);
   if (layer.batch_normalization) {
-    norm_scale = UnitParameters(units, slots, "scaleBN", 1.0f);
-    norm_bias = UnitParameters(units, slots, "biasBN", 0.0f);
-    running_mean = {"running mean", parameter, units};
+    norm_scale = UnitParameters(units, slots, "scaleBN", 1.0f, of_units, owned);
+    norm_bias = UnitParameters(units, slots, "biasBN", 0.0f, of_units, owned);
+    running_mean = {"running mean", parameter, units, 1, of_units};
     running_mean.saved_as("runningMeanBN");
-    running_variance = {"running variance", parameter, units};
+    running_variance = {"running variance", parameter, units, 1, of_units};
     running_variance.saved_as("runningVarianceBN", 1.0f);
   }
   if (settings.trainable) gradient = {"gradients of biases", working, units};
   if (settings.trainable && layer.batch_normalization)
     gradient2 = {"gradients of scales", working, units};
   if (is_output()) return;
-  activations = {"activations", working, batch, width, Layout::whole};
+  activations = {"activations", working, batch, width,
+                 settings.by_example ? Layout::by_example : Layout::whole};
+  if (settings.gathers_rows)
+    gathered = {"activations of all examples", working, settings.batch, width, Layout::whole};
   if (device.casts_operands)
     bf16_activations = {"activations, bf16", working, batch, width, Layout::whole};
   if (!settings.trainable) return;
@@ -91,13 +97,14 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
     transposed_activations = {"activations, transposed", working, width, round_up_to_eight(batch),
                               Layout::whole};
   if (keeps_outputs_before_dropout(layer, settings.sparseness))
-    before_dropout = {"before dropout", working, batch, units};
-  if (keeps_pre_activations(layer)) pre_activations = {"pre-activations", working, batch, units};
+    before_dropout = {"before dropout", working, batch, units, of_rows};
+  if (keeps_pre_activations(layer))
+    pre_activations = {"pre-activations", working, batch, units, of_rows};
   if (layer.batch_normalization) {
-    normalised = {"normalised", working, batch, units};
-    inverse_deviation = {"normalised", working, units};
+    normalised = {"normalised", working, batch, units, of_rows};
+    inverse_deviation = {"normalised", working, units, 1, of_units};
   }
-  deltas = {"deltas", working, batch, round_up_to_eight(units)};
+  deltas = {"deltas", working, batch, round_up_to_eight(units), of_rows};
   if (device.casts_operands)
     bf16_deltas = {"deltas, bf16", working, batch, round_up_to_eight(units)};
   if (settings.partial_sums > 0) delta_sum = DeltaSum(sum_shape(settings), device.is_host);
@@ -109,6 +116,7 @@ void UnitLayer::initialise(Memory& memory) {
 }
 
 LayerOutput UnitLayer::output(Index examples) {
+  if (settings_.by_example) return {false, gathered.first_rows(examples), {}, nullptr};
   DenseOperand dense(whole(examples));
   if (!bf16_activations.empty()) dense.bf16 = bf16_activations.first_rows(examples);
   if (!transposed_activations.empty()) dense.transposed = transposed_output(examples);
@@ -150,15 +158,20 @@ void UnitLayer::finish_forward(const Compute& compute, Index examples, Pass pass
                                const StepPosition& position) {
   const MatrixView<float> z = own(examples);
   if (descriptor().batch_normalization) {
-    const BatchNormView norm{norm_scale.value.view(), norm_bias.value.view(), running_mean.view(),
-                             running_variance.view()};
+    const BatchNormView norm = norm_view();
     if (pass == Pass::training)
       compute.kernels.normalization->batch_norm(norm, z, normalised.first_rows(examples),
                                                 inverse_deviation.view());
     else
       compute.kernels.normalization->batch_norm_predict(norm, z);
   }
+  activate(compute, examples, pass, position);
+}
+
+void UnitLayer::activate(const Compute& compute, Index examples, Pass pass,
+                         const StepPosition& position) {
   if (is_softmax()) return;
+  const MatrixView<float> z = own(examples);
   const Activation& f = pointwise_activation(descriptor());
   DropoutMask dropout;
   ActivationCopies kept;
@@ -185,7 +198,7 @@ void UnitLayer::softmax(const Compute& compute, Index examples) {
 DropoutMask UnitLayer::dropout_mask(const StepPosition& position) const {
   const Philox random =
       Philox::stream(position.seed, RandomPurpose::dropout, std::uint32_t(settings_.number));
-  const Index first_row = position.step * settings_.batch;
+  const Index first_row = position.step * settings_.batch + first_row_;
   const float p = descriptor().dropout;
   const auto of_activation = [&]<typename F>(const F& f) {
     if constexpr (F::dropout == DropoutKind::alpha)
@@ -243,6 +256,13 @@ void UnitLayer::backward(const Compute& compute, Index examples, const StepPosit
       gradient.view(), gradient2.view());
   norm_scale.update(compute, step, 0, gradient.view());
   norm_bias.update(compute, step, 0, gradient2.view());
+}
+
+void UnitLayer::undo_activation(const Compute& compute, Index examples,
+                                const StepPosition& position) {
+  if (descriptor().dropout > 0.0f) undo_dropout(compute, examples, position);
+  compute.kernels.pointwise->multiply_slope(pointwise_activation(descriptor()),
+                                            slope_values(examples), delta(examples));
 }
 
 void UnitLayer::sum_bias_gradient(const Compute& compute, const WeightStep& step, Range units,

@@ -48,6 +48,12 @@ class UnitLayer {
     int number = 0;  ///< position in the network: random streams are told apart by it
     BlockPartition partition;
     Range mine;  ///< units of this rank
+    /// Of a layer by example, which has all units: it has `rows` examples at most, keeps the state
+    /// of the update rule for units `owned`, and gathers_rows where layers by unit read it.
+    bool by_example = false;
+    Range owned = {};
+    Index rows = 0;
+    bool gathers_rows = false;
     Index batch = 1;
     Index partial_sums = 0;      ///< of the delta sum; 0: no delta is wanted
     bool reduces_delta = false;  ///< SumShape::is_reduced
@@ -66,7 +72,7 @@ class UnitLayer {
     norm_scale.for_each_slot(visit);
     norm_bias.for_each_slot(visit);
     all(gradient, gradient2, activations, bf16_activations, transposed_activations, deltas,
-        bf16_deltas, before_dropout, pre_activations, normalised, inverse_deviation);
+        bf16_deltas, gathered, before_dropout, pre_activations, normalised, inverse_deviation);
     delta_sum.for_each_tensor(visit);
   }
   /// Once its tensors stand in `memory`: what must not begin with whatever stood there.
@@ -95,6 +101,7 @@ class UnitLayer {
   HeldMatrix<Bfloat16> bf16_activations;  ///< [batch x width], where products read it
   HeldMatrix<float>
       transposed_activations;           ///< [width x batch, rounded up], where gradients read it
+  HeldMatrix<float> gathered;           ///< [batch x width] of all examples, of layers by example
   HeldMatrix<float> deltas;             ///< [batch x mine, rounded up], hidden layers in training
   HeldMatrix<Bfloat16> bf16_deltas;     ///< [batch x mine, rounded up], where products read it
   HeldMatrix<float> before_dropout;     ///< [batch x mine], where they are kept
@@ -123,6 +130,18 @@ class UnitLayer {
   /// Transposes whole() for gradients, where the device reads that; once it is complete.
   void transpose_output(const Compute& compute, Index examples);
 
+  // Of layers by example, `examples` are this rank's, the rows that it has.
+  /// Which example of the batch is the first of them.
+  void begin_rows(Index first_example) { first_row_ = first_example; }
+  BatchNormView norm_view() {
+    return {norm_scale.value.view(), norm_bias.value.view(), running_mean.view(),
+            running_variance.view()};
+  }
+  /// Batch normalisation of own() by the running statistics.
+  void normalise_by_running(const Compute& compute, Index examples) {
+    compute.kernels.normalization->batch_norm_predict(norm_view(), own(examples));
+  }
+
   /// own() = bias.
   void begin_forward(const Compute& compute, Index examples);
   /// own() = bias + product with x, for a connection that begins_with_bias() or whose x is sparse.
@@ -132,6 +151,8 @@ class UnitLayer {
   /// softmax().
   void finish_forward(const Compute& compute, Index examples, Pass pass,
                       const StepPosition& position);
+  /// own() = dropout(f(own())).
+  void activate(const Compute& compute, Index examples, Pass pass, const StepPosition& position);
   /// A hidden SoftMax layer, when whole() holds all pre-activations.
   void softmax(const Compute& compute, Index examples);
 
@@ -149,6 +170,8 @@ class UnitLayer {
   /// batch normalisation.
   void backward(const Compute& compute, Index examples, const StepPosition& position,
                 const WeightStep& step);
+  /// delta(): from d cost / d activation to that of what activate() began with.
+  void undo_activation(const Compute& compute, Index examples, const StepPosition& position);
   /// The biases' gradient for these units: the column sums of their deltas.
   void sum_bias_gradient(const Compute& compute, const WeightStep& step, Range units,
                          const DenseOperand& delta);
@@ -181,6 +204,7 @@ class UnitLayer {
   }
 
   Settings settings_;
+  Index first_row_ = 0;
 };
 
 }  // namespace norn

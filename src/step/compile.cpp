@@ -10,13 +10,13 @@ namespace {
 // Sources first.
 void forward(const StepFacts& facts, bool learns, OpList& ops) {
   for (int layer : facts.order())
-    with_room(facts.layer(layer), [&]<typename Room>(std::type_identity<Room>) {
+    with_room(facts, layer, [&]<typename Room>(std::type_identity<Room>) {
       Room::forward(facts, layer, learns, ops);
     });
 }
 
 void backward(const StepFacts& facts, int layer, OpList& ops) {
-  with_room(facts.layer(layer),
+  with_room(facts, layer,
             [&]<typename Room>(std::type_identity<Room>) { Room::backward(facts, layer, ops); });
 }
 
@@ -69,21 +69,21 @@ Program compile_activations(const StepFacts& facts) {
 
 Program compile_outputs(const StepFacts& facts, int layer) {
   OpList ops = forward_only(facts, false);
-  with_room(facts.layer(layer),
+  with_room(facts, layer,
             [&]<typename Room>(std::type_identity<Room>) { Room::outputs(facts, layer, ops); });
   return finished(facts, ops);
 }
 
 Program compile_search(const StepFacts& facts, int layer) {
   OpList ops = forward_only(facts, false);
-  with_room(facts.layer(layer),
+  with_room(facts, layer,
             [&]<typename Room>(std::type_identity<Room>) { Room::search(facts, layer, ops); });
   return finished(facts, ops);
 }
 
 bool is_searched(const StepFacts& facts, int layer) {
   bool searched = false;
-  with_room(facts.layer(layer), [&]<typename Room>(std::type_identity<Room>) {
+  with_room(facts, layer, [&]<typename Room>(std::type_identity<Room>) {
     searched = Room::is_searched(facts, layer);
   });
   return searched;
@@ -91,21 +91,21 @@ bool is_searched(const StepFacts& facts, int layer) {
 
 ScoredUnits scored_units(const State& state, int layer, Range units, Index examples) {
   ScoredUnits scored;
-  with_room(state.facts.layer(layer), [&]<typename Room>(std::type_identity<Room>) {
+  with_room(state.facts, layer, [&]<typename Room>(std::type_identity<Room>) {
     scored = Room::scored_units(state, layer, units, examples);
   });
   return scored;
 }
 
 void score(State& state, int layer, MatrixView<float> found) {
-  with_room(state.facts.layer(layer),
+  with_room(state.facts, layer,
             [&]<typename Room>(std::type_identity<Room>) { Room::score(state, layer, found); });
 }
 
 Program compile_cost(const StepFacts& facts, int visited) {
   OpList ops = forward_only(facts, true);
   for (int layer : facts.order())
-    with_room(facts.layer(layer), [&]<typename Room>(std::type_identity<Room>) {
+    with_room(facts, layer, [&]<typename Room>(std::type_identity<Room>) {
       Room::cost(facts, layer, layer == visited, ops);
     });
   return finished(facts, ops);

@@ -27,7 +27,7 @@ StepFacts::StepFacts(const Graph& graph, StepSettings settings)
   sort_edges();
   layouts_ = choose_layouts(graph, takes_part_, settings_.sparse_input, settings_.by_example);
   const Index examples = block_examples(settings_.purpose, settings_.batch);
-  sharding_ = choose_sharding(graph, takes_part_, examples, device().block_rule);
+  sharding_ = choose_sharding(graph, takes_part_, examples, device().block_rule, layouts_);
   partitions_ = Numbered<BlockPartition>(count);
   shares_ = Numbered<std::vector<Range>>(count);
   for (int layer : order_) {
@@ -96,7 +96,9 @@ WeightShape StepFacts::weight_shape(int owner_edge) const {
   shape.by_source = by_source(owner_edge);
   shape.mine = mine(shape.by_source ? edge.source : edge.destination);
   shape.by_destination = !shape.by_source && stored_by_destination(owner_edge);
-  shape.replicated = users(owner_edge) > 1;
+  shape.by_example = by_example(edge.destination);
+  if (shape.by_example) shape.owned = mine(edge.destination);
+  shape.replicated = shape.by_example || users(owner_edge) > 1;
   return shape;
 }
 
@@ -119,16 +121,22 @@ SumShape StepFacts::source_sum(int layer) const {
 }
 
 bool StepFacts::wants_delta(int layer) const {
-  return training() && is_hidden(layer) && delta_partial_sums(layer) > 0;
+  return training() && is_hidden(layer) &&
+         std::ranges::any_of(graph_.destinations[std::size_t(layer)],
+                             [this](int edge) { return edge_takes_part(edge); });
 }
 
 Index StepFacts::delta_partial_sums(int layer) const {
   Index partial_sums = 0;
   for (int edge : graph_.destinations[std::size_t(layer)])
-    if (edge_takes_part(edge))
-      partial_sums += by_source(edge) || !has_weights(edge)
+    if (edge_takes_part(edge)) {
+      const int destination = this->edge(edge).destination;
+      const bool to_examples = by_example(destination);
+      if (to_examples && by_example(layer)) continue;
+      partial_sums += by_source(edge) || !has_weights(edge) || to_examples
                           ? 1
-                          : partition(this->edge(edge).destination).blocks();
+                          : partition(destination).blocks();
+    }
   return partial_sums;
 }
 
@@ -151,7 +159,44 @@ bool StepFacts::exchanges_partial_sums(int layer) const {
   return settings_.exchanges &&
          std::accumulate(partial_sums.begin(), partial_sums.end(), Index(0)) <=
              PartialSums::kMost &&
-         !feeds_units(layer);
+         !feeds_units(layer) && !by_example(layer) && !feeds_by_example(layer);
+}
+
+bool StepFacts::feeds(int layer, Layout layout) const {
+  return std::ranges::any_of(graph_.destinations[std::size_t(layer)], [&](int edge) {
+    return edge_takes_part(edge) && this->layout(this->edge(edge).destination).layout == layout;
+  });
+}
+
+// Backward, layers that stand later in order() come first.
+bool StepFacts::sends_first(int edge) const {
+  int first = -1;
+  const auto place = [this](int number) {
+    return std::ranges::find(order_, this->edge(number).destination);
+  };
+  for (int other : graph_.destinations[std::size_t(this->edge(edge).source)]) {
+    if (!edge_takes_part(other) || !by_example(this->edge(other).destination)) continue;
+    if (first < 0 || place(other) > place(first)) first = other;
+  }
+  return edge == first;
+}
+
+std::vector<Range> StepFacts::example_shares(Index examples) const {
+  std::vector<Range> shares;
+  for (int r = 0; r < ranks(); ++r)
+    shares.push_back(ExamplePartition::make(examples).examples_of(r, ranks()));
+  return shares;
+}
+
+std::vector<Index> StepFacts::filled_runs(Index examples) const {
+  const ExamplePartition cut = ExamplePartition::make(examples);
+  std::vector<Index> filled;
+  for (int r = 0; r < ranks(); ++r) {
+    const Range runs = ExamplePartition::runs_of(r, ranks());
+    Index& count = filled.emplace_back(0);
+    for (Index run = runs.begin; run < runs.end; ++run) count += cut.examples(run).count() > 0;
+  }
+  return filled;
 }
 
 bool StepFacts::feeds_units(int layer) const {
@@ -196,6 +241,13 @@ UnitLayer::Settings StepFacts::layer_settings(int layer) const {
   settings.is_gathered = gathers(layer);
   settings.reduces_delta =
       feeds_units(layer) || (ranks() > 1 && gathers(layer) && !exchanges_partial_sums(layer));
+  settings.by_example = by_example(layer);
+  if (settings.by_example) {
+    settings.owned = mine(layer);
+    settings.mine = {0, this->layer(layer).units()};
+    settings.rows = example_capacity();
+    settings.gathers_rows = gathers_rows(layer);
+  }
   settings.sparseness = sparseness_of(graph_.network, this->layer(layer));
   return settings;
 }

@@ -6,6 +6,7 @@
 #include "src/step/numbered.h"
 #include "src/step/outcome.h"
 #include "src/step/sharding.h"
+#include "src/tensor/example_partition.h"
 
 #include <vector>
 
@@ -61,9 +62,26 @@ class StepFacts {
   /// Whether ranks share out the layer's units or the examples, and why.
   const LayerLayout& layout(int layer) const { return layouts_[std::size_t(layer)]; }
   bool by_example(int layer) const { return layout(layer).layout == Layout::by_example; }
+  /// Of a batch of layers by example: this rank's, those of every rank, and how many runs each rank
+  /// has that are not empty.
+  Range own_examples(Index examples) const {
+    return ExamplePartition::make(examples).examples_of(settings_.rank, settings_.ranks);
+  }
+  std::vector<Range> example_shares(Index examples) const;
+  std::vector<Index> filled_runs(Index examples) const;
+  /// Examples that this rank may have of any batch.
+  Index example_capacity() const {
+    return ExamplePartition::make(batch()).most_of(settings_.rank, settings_.ranks);
+  }
+  /// Whether a hidden layer feeds some by example, and whether one by example feeds some by unit:
+  /// then the rows of all ranks are gathered.
+  bool feeds_by_example(int layer) const { return feeds(layer, Layout::by_example); }
+  bool gathers_rows(int layer) const { return by_example(layer) && feeds(layer, Layout::by_unit); }
+  /// Of the edges from a layer by example to others, the one whose delta comes first backward.
+  bool sends_first(int edge) const;
 
   const BlockPartition& partition(int layer) const { return partitions_[layer]; }
-  /// Units of every rank.
+  /// Units of every rank; of a layer by example, those whose parameters it updates.
   const std::vector<Range>& shares(int layer) const { return shares_[layer]; }
   Range mine(int layer) const { return shares(layer)[std::size_t(settings_.rank)]; }
   Index units(int layer) const { return mine(layer).count(); }
@@ -99,10 +117,12 @@ class StepFacts {
   bool sums_over_sources(int layer) const;
   SumShape source_sum(int layer) const;
 
-  /// Whether a hidden layer needs the delta of its activations, of how many partial sums it is the
-  /// sum: blocks of all destinations, and one for an edge by source or without weights; and how
-  /// many a rank gives.
+  /// Whether a hidden layer needs the delta of its activations; whether that is a sum in fixed
+  /// point, or a part of it is, and of how many partial sums: blocks of all destinations, and one
+  /// for an edge by source, without weights, or from a layer by unit to one by example; and how
+  /// many a rank gives. Floats go from one layer by example to another.
   bool wants_delta(int layer) const;
+  bool sums_delta(int layer) const { return wants_delta(layer) && delta_partial_sums(layer) > 0; }
   Index delta_partial_sums(int layer) const;
   Index partial_sums_of_rank(int layer, int rank) const;
   std::vector<Index> partial_sums_by_rank(int layer) const;
@@ -132,6 +152,7 @@ class StepFacts {
   void find_participants();
   void sort_edges();
   void lay_out_outcome();
+  bool feeds(int layer, Layout layout) const;
   bool stored_by_destination(int owner_edge) const;
   bool decide_fusing(int layer) const;
 

@@ -91,19 +91,20 @@ std::size_t ops_before(const Program& program, std::size_t op) {
 
 // An edge by source is taken from the blocks of its destination: sums over the source's blocks come
 // before the layer, and its delta goes back after its blocks. Layers that ranks join are gathered
-// when their activations are there, and their deltas reduced before they are used.
+// when their activations are there, and their deltas reduced before they are used. Where a layer by
+// example feeds one by unit, its rows are gathered, also on one rank.
 void share_out(Program& program, const StepFacts& facts) {
   const bool alone = facts.ranks() == 1;
   const bool reduces_maxima =
       !alone && std::any_of(facts.order().begin(), facts.order().end(),
-                            [&](int layer) { return facts.wants_delta(layer); });
+                            [&](int layer) { return facts.sums_delta(layer); });
   std::set<int> summed;
   Program shared;
   for (Op& op : program) {
     const int layer = layer_of(op);
     if (makes_pre_activations(op) && facts.sums_over_sources(layer) && summed.insert(layer).second)
       shared.push_back(SumSources{layer});
-    if (takes_delta(op) && !alone && facts.gathers(layer)) {
+    if (takes_delta(op) && !alone && facts.gathers(layer) && facts.sums_delta(layer)) {
       shared.push_back(BeginReduce{layer});
       shared.push_back(FinishReduce{layer});
     }
@@ -114,6 +115,7 @@ void share_out(Program& program, const StepFacts& facts) {
     shared.push_back(op);
     if (makes_pre_activations(op) && makes_activations(op) && !alone && facts.gathers(layer))
       shared.push_back(GatherActivations{layer});
+    if (makes_activations(op) && facts.gathers_rows(layer)) shared.push_back(GatherRows{layer});
     if (edges_of(op) && facts.sums_over_sources(layer)) shared.push_back(SendBySource{layer});
   }
   program = std::move(shared);

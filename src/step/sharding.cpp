@@ -11,8 +11,12 @@ constexpr Index kClearlyWider = 4;
 
 class Chooser {
  public:
-  Chooser(const Graph& graph, const std::vector<bool>& takes_part)
-      : graph_(graph), takes_part_(takes_part), shares_(graph.edges.size(), false) {
+  Chooser(const Graph& graph, const std::vector<bool>& takes_part,
+          const std::vector<LayerLayout>& layouts)
+      : graph_(graph),
+        takes_part_(takes_part),
+        layouts_(layouts),
+        shares_(graph.edges.size(), false) {
     for (std::size_t e = 0; e < graph.edges.size(); ++e) {
       const int owner = graph.edges[e].shared_with;
       if (owner >= 0) shares_[e] = shares_[std::size_t(owner)] = true;
@@ -22,13 +26,14 @@ class Chooser {
   bool by_source(int layer, Index batch, const BlockRule& rule) const {
     const LayerDescriptor& source = layer_of(layer);
     if (!takes_part_[std::size_t(layer)] || source.kind != LayerKind::hidden ||
-        std::holds_alternative<SoftMax>(source.activation))
+        std::holds_alternative<SoftMax>(source.activation) || by_example(layer))
       return false;
     Index destinations = 0;
     for (int number : graph_.destinations[std::size_t(layer)]) {
       const Edge& edge = graph_.edges[std::size_t(number)];
       const int destination = edge.destination;
       if (!takes_part_[std::size_t(destination)]) continue;
+      if (by_example(destination)) return false;
       if (edge.by_unit() && has_blocks_of(destination, layer, batch, rule)) continue;
       if (!edge.has_weights()) return false;
       if (shares_[std::size_t(number)] || layer_of(destination).weight_norm > 0.0f) return false;
@@ -39,6 +44,9 @@ class Chooser {
   }
 
  private:
+  bool by_example(int layer) const {
+    return !layouts_.empty() && layouts_[std::size_t(layer)].layout == Layout::by_example;
+  }
   // So that a rank has the same units of both.
   bool has_blocks_of(int layer, int other, Index batch, const BlockRule& rule) const {
     return partition_of(layer_of(layer), batch, rule).block_width() ==
@@ -49,14 +57,15 @@ class Chooser {
   }
   const Graph& graph_;
   const std::vector<bool>& takes_part_;
+  const std::vector<LayerLayout>& layouts_;
   std::vector<bool> shares_;  // by edge: its weights with another
 };
 
 }  // namespace
 
 Sharding choose_sharding(const Graph& graph, const std::vector<bool>& takes_part, Index batch,
-                         const BlockRule& rule) {
-  const Chooser chooser(graph, takes_part);
+                         const BlockRule& rule, const std::vector<LayerLayout>& layouts) {
+  const Chooser chooser(graph, takes_part, layouts);
   Sharding sharding;
   sharding.by_source.assign(graph.edges.size(), false);
   for (std::size_t layer = 0; layer < graph.network.layers.size(); ++layer) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/nn/graph.h"
+#include "src/step/layouts.h"
 #include "src/tensor/block_partition.h"
 
 #include <vector>
@@ -34,6 +35,7 @@ struct Sharding {
 ///   destination nothing moves at all.
 /// - from a hidden SoftMax layer, whose rows are gathered anyway.
 /// - from a layer that feeds one of a type with edges of its own.
+/// - to or from a layer by example. `layouts`: by layer, or none where all are by unit.
 /// - with SharedWeights, which every rank holds whole.
 /// - into a layer with WeightNorm, whose rows of weights, one for each destination unit, must
 ///   stand on one rank.
@@ -41,6 +43,6 @@ struct Sharding {
 ///   hidden and output layers of the same width into others.
 /// Other edges from unit to unit exchange nothing: unit i of both layers is on one rank.
 Sharding choose_sharding(const Graph& graph, const std::vector<bool>& takes_part, Index batch,
-                         const BlockRule& rule);
+                         const BlockRule& rule, const std::vector<LayerLayout>& layouts = {});
 
 }  // namespace norn

@@ -43,7 +43,7 @@ State::State(const StepFacts& the_facts, const Context& the_context)
   }
   if (!facts.training() || is_alone()) return;
   for (auto it = facts.order().rbegin(); it != facts.order().rend(); ++it) {
-    if (!facts.wants_delta(*it)) continue;
+    if (!facts.sums_delta(*it)) continue;
     units[*it]->delta_sum.keep_maximum_at(maxima.data() + summed.size());
     summed.push_back(*it);
   }

@@ -52,7 +52,7 @@ StepTensors::StepTensors(const StepFacts& facts) {
   Index summed = 0;
   bool clips = false;
   for (int layer : facts.order()) {
-    summed += facts.wants_delta(layer);
+    summed += facts.sums_delta(layer);
     clips = clips || (!facts.is_input(layer) && facts.layer(layer).delta_norm > 0.0f);
   }
   if (facts.ranks() > 1) maxima = {"maxima of deltas", kWorking, summed, 1, Layout::whole};
@@ -62,7 +62,7 @@ StepTensors::StepTensors(const StepFacts& facts) {
 void StepTensors::add_layer(const StepFacts& facts, int layer) {
   const LayerDescriptor& descriptor = facts.layer(layer);
   const Index batch = facts.batch();
-  const bool has_kind = step::with_room(descriptor, [&]<typename Room>(std::type_identity<Room>) {
+  const bool has_kind = step::with_room(facts, layer, [&]<typename Room>(std::type_identity<Room>) {
     rooms[layer].emplace<Room>(facts, layer);
   });
   require(has_kind, "StepTensors: a layer of a kind that no step has; require_runnable() tells");
@@ -124,6 +124,9 @@ void StepTensors::add_lanes(const StepFacts& facts) {
                                                           : facts.layer(source).units());
       gradient = std::max(gradient, gradient_tile(facts, edge));
     }
+    for (int edge : facts.unit_edges(layer))
+      if (facts.by_example(layer))
+        widest_source = std::max(widest_source, facts.layer(facts.edge(edge).source).units());
     if (!facts.is_output(layer)) continue;
     const Index at_once = facts.units_at_once(layer);
     widest_delta = std::max(widest_delta, at_once);

@@ -6,6 +6,7 @@
 #include "src/step/work.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace norn::step {
 
@@ -33,11 +34,29 @@ void TrafficList::gather_columns(const char* stage, int layer, double element) {
   need_memory(nccl, Index(bytes));
 }
 
+void TrafficList::gather_rows(const char* stage, int layer, double element) {
+  const double bytes = elements(layer) * element;
+  const double all = double(facts_.ranks()) * largest_share_of_rows();
+  const bool passed_on = !facts_.on_gpu() && all > 1.0;
+  add({stage, Kind::all_gather, bytes, passed_on ? bytes : bytes * all, passed_on});
+}
+
+void TrafficList::terms(const char* stage, int layer, double bytes) {
+  const std::vector<Index> runs = facts_.filled_runs(facts_.batch());
+  const double all = double(std::accumulate(runs.begin(), runs.end(), Index(0)));
+  const double own = largest_share(layer);
+  const auto mine = double(runs[0]);
+  const double busiest = bytes * std::max(mine * (1.0 - own), (all - mine) * own);
+  const auto ranks = double(facts_.ranks());
+  add({stage, Kind::exchange, bytes * all, busiest * ranks / (ranks - 1.0)});
+}
+
 // CPUs look first whether coarse accumulators were used; a GPU adds up both.
 void TrafficList::accumulators(const char* stage, int layer) {
   const double bytes = elements(layer) * kWord * (facts_.on_gpu() ? 2.0 : 1.0);
   if (!facts_.on_gpu()) all_reduce(stage, 2.0 * kWord);
-  add({stage, Kind::reduce_scatter, bytes, bytes * double(facts_.ranks()) * largest_share(layer)});
+  const double share = facts_.by_example(layer) ? largest_share_of_rows() : largest_share(layer);
+  add({stage, Kind::reduce_scatter, bytes, bytes * double(facts_.ranks()) * share});
   pack(layer, kWord, 2.0);
   const Index received = nccl_workspace(facts_.batch(), facts_.shares(layer), 0, 2);
   need_memory(received, received);

@@ -19,6 +19,10 @@ class TrafficList {
   void gather(const char* stage, int layer, double bytes);
   /// The same of columns [B x units] with elements of `element` bytes.
   void gather_columns(const char* stage, int layer, double element);
+  /// Rows of all examples of a layer by example, each rank having its own.
+  void gather_rows(const char* stage, int layer, double element);
+  /// A gradient of `bytes` of each run of examples, to the owners of a layer's units.
+  void terms(const char* stage, int layer, double bytes);
   void add(const CollectivePlan& plan) { list_.push_back(plan); }
   void all_reduce(const char* stage, double bytes, int count = 1) {
     add({stage, Kind::all_reduce, bytes, bytes, false, count});
@@ -33,6 +37,9 @@ class TrafficList {
  private:
   double elements(int layer) const {
     return double(facts_.batch()) * double(facts_.layer(layer).units());
+  }
+  double largest_share_of_rows() const {
+    return double(facts_.own_examples(facts_.batch()).count()) / double(facts_.batch());
   }
   double largest_share(int layer) const {
     return double(facts_.units(layer)) / double(facts_.layer(layer).units());

@@ -6,7 +6,9 @@ namespace norn::step {
 
 void TensorUses::reads_activations(int layer) {
   if (UnitLayer* unit = tensors.units[layer].get())
-    reads(unit->activations, unit->bf16_activations, unit->transposed_activations);
+    facts.by_example(layer)
+        ? reads(unit->gathered)
+        : reads(unit->activations, unit->bf16_activations, unit->transposed_activations);
 }
 
 void TensorUses::reads_weights(int edge) {

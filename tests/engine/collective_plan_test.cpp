@@ -44,6 +44,14 @@ class CountingCommunicator final : public test::PassingCommunicator {
     count(Kind::reduce_scatter, double(whole.size()), sizeof(std::int64_t));
     PassingCommunicator::do_reduce_scatter_columns(whole, shares);
   }
+  void do_exchange_columns(std::span<const MatrixView<const float>> mine, Index rows,
+                           std::span<const Index> counts, std::span<const Range> shares,
+                           std::span<float> received) override {
+    double all = 0.0;
+    for (const Index count : counts) all += double(count);
+    count(Kind::exchange, all * double(rows) * double(shares.back().end), sizeof(float));
+    PassingCommunicator::do_exchange_columns(mine, rows, counts, shares, received);
+  }
   void do_all_reduce_sum(std::span<std::int64_t> values) override {
     count(Kind::all_reduce, double(values.size()), sizeof(std::int64_t));
     PassingCommunicator::do_all_reduce_sum(values);
@@ -66,7 +74,8 @@ TEST(CollectivePlan, IsWhatTrainingExchanges) {
       const Context context = runtime.context(counting);
       context.compute.kernels.block_rule = recipe.blocks;
       Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(), context,
-                      recipe.network.training.batch, Pass::training);
+                      recipe.network.training.batch, Pass::training, nullptr,
+                      recipe.layers_by_example());
       network.initialise(1);
       RecipeData data(recipe);
       for (std::int64_t step = 0; step < kSteps; ++step) {
@@ -85,6 +94,7 @@ TEST(CollectivePlan, IsWhatTrainingExchanges) {
     settings.batch = recipe.network.training.batch;
     settings.ranks = kRanks;
     settings.device.block_rule = recipe.blocks;
+    settings.by_example = recipe.layers_by_example();
     std::map<Kind, double> planned;
     std::map<Kind, int> planned_calls;
     for (const CollectivePlan& collective :
@@ -95,6 +105,8 @@ TEST(CollectivePlan, IsWhatTrainingExchanges) {
     EXPECT_EQ(planned[Kind::all_gather], bytes[Kind::all_gather]) << recipe.name;
     EXPECT_EQ(planned_calls[Kind::all_gather], calls[Kind::all_gather]) << recipe.name;
     EXPECT_EQ(planned[Kind::reduce_scatter], bytes[Kind::reduce_scatter]) << recipe.name;
+    EXPECT_EQ(planned[Kind::exchange], bytes[Kind::exchange]) << recipe.name;
+    EXPECT_EQ(planned_calls[Kind::exchange], calls[Kind::exchange]) << recipe.name;
     // The trainer asks once more, whether to stop.
     EXPECT_EQ(planned_calls[Kind::all_reduce], calls[Kind::all_reduce] + 1) << recipe.name;
   }

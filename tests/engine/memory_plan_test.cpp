@@ -69,6 +69,7 @@ PlanSettings settings_of(const Recipe& recipe, int ranks, int lanes, Pass purpos
   settings.lanes = lanes;
   settings.purpose = purpose;
   settings.device.block_rule = recipe.blocks;
+  settings.by_example = recipe.layers_by_example();
   settings.sets = infos(recipe);
   settings.data_memory_bytes = 1 << 30;
   return settings;
@@ -86,7 +87,8 @@ std::int64_t allocated_by_rank_0(const Recipe& recipe, const PlanSettings& setti
     const Context context{Compute{executor, kernels, memory}, communicator,
                           make_host_collectives(communicator), Log()};
     Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(), context,
-                    recipe.network.training.batch, settings.purpose);
+                    recipe.network.training.batch, settings.purpose, nullptr,
+                    recipe.layers_by_example());
     std::unique_ptr<StepVerifier> verifier;
     if (settings.keeps_state) verifier = std::make_unique<StepVerifier>(network, "test");
     if (communicator.rank() == 0) bytes = memory.bytes();

@@ -33,7 +33,8 @@ TEST(Cost, OfABatchIsTheOneThatAStepReports) {
     const Context context = runtime->context(*one);
     context.compute.kernels.block_rule = recipe.blocks;
     Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(), context,
-                    recipe.network.training.batch, Pass::training);
+                    recipe.network.training.batch, Pass::training, nullptr,
+                    recipe.layers_by_example());
     network.initialise(1);
     RecipeData data(recipe);
     for (std::int64_t step = 0; step < 3; ++step) {
@@ -56,7 +57,8 @@ TEST(Cost, ComesWithTheOutputsInOnePass) {
         const Context context = runtime->context(communicator);
         context.compute.kernels.block_rule = recipe.blocks;
         Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(),
-                        context, recipe.network.training.batch, Pass::training);
+                        context, recipe.network.training.batch, Pass::training, nullptr,
+                        recipe.layers_by_example());
         network.initialise(1);
         RecipeData data(recipe);
         const BoundBatch batch = data.batch(0);
@@ -83,7 +85,8 @@ TEST(Cost, ThatIsNotFiniteNamesTheLayer) {
   const auto one = make_single_process();
   const std::unique_ptr<Runtime> runtime = make_test_runtime(2);
   Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(),
-                  runtime->context(*one), recipe.network.training.batch, Pass::training);
+                  runtime->context(*one), recipe.network.training.batch, Pass::training, nullptr,
+                  recipe.layers_by_example());
   network.initialise(1);
   const int layer = network.graph().layer("Out");
   const std::vector<float> biases(std::size_t(network.unit_layer(layer)->mine().count()),

@@ -79,7 +79,8 @@ LateRun run_late(const Recipe& recipe, int ranks, bool may) {
     context.collectives = late;
     context.compute.kernels.block_rule = recipe.blocks;
     Network network(make_graph(recipe.network, recipe.shapes(), recipe.name), recipe.shapes(),
-                    context, recipe.network.training.batch, Pass::training);
+                    context, recipe.network.training.batch, Pass::training, nullptr,
+                    recipe.layers_by_example());
     network.initialise(recipe.network.training.seed);
     RecipeData data(recipe);
     std::vector<double> costs = train_steps(network, data, kSteps);

@@ -78,7 +78,8 @@ class Resume : public testing::TestWithParam<std::string> {
       const DataSources sources{{folder_ / "data.nc"}, {folder_ / "data.nc"}};
       const DataBinding data(info.network, sources, DataBinding::Layers::inputs_and_outputs);
       Network network(make_graph(info.network, data.shapes(), "resume"), data.shapes(), context,
-                      info.network.training.batch, Pass::training);
+                      info.network.training.batch, Pass::training, nullptr,
+                      recipe_.layers_by_example());
       TrainingState state;
       if (session.resume) {
         load_weights(communicator.rank() == 0 ? file.get() : nullptr, info, network);
@@ -186,6 +187,17 @@ TEST_F(Checkpoints, OfEdgesBySourceAreResumedOnAnyNumberOfRanks) {
   live({.stop_after = 3, .resume = true, .ranks = 5});
   live({.stop_after = 11, .resume = true});
   const Result last = live({.resume = true, .ranks = 2});
+  EXPECT_EQ(last.weights, straight.weights);
+}
+
+TEST_F(Checkpoints, OfLayersByExampleAreResumedOnAnyNumberOfRanks) {
+  if (!computes_by_example()) GTEST_SKIP() << "this device has no layers by example";
+  use(by_example_recipe(Adam{}, 0.003f));
+  const Result straight = live({});
+  live({.stop_after = 2, .ranks = 3});
+  live({.stop_after = 3, .resume = true, .ranks = 9});
+  live({.stop_after = 11, .resume = true, .threads = 2});
+  const Result last = live({.resume = true, .ranks = 4});
   EXPECT_EQ(last.weights, straight.weights);
 }
 

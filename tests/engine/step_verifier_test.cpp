@@ -142,7 +142,8 @@ VerifiedRun run_verified(const Recipe& recipe, std::int64_t steps, int ranks, st
     context.compute.kernels.block_rule = recipe.blocks;
     if (communicator.rank() == faults.rank) break_kernels(context.compute.kernels, faults);
     Network network(make_graph(recipe.network, recipe.shapes(), recipe.name), recipe.shapes(),
-                    context, recipe.network.training.batch, Pass::training);
+                    context, recipe.network.training.batch, Pass::training, nullptr,
+                    recipe.layers_by_example());
     network.initialise(recipe.network.training.seed);
     StepVerifier verifier(network, fmt::format("device of rank {}", communicator.rank()));
     RecipeData data(recipe);
@@ -253,7 +254,8 @@ TEST(Training, EndsBeforeACheckpointTakesAWrongStep) {
   faults.update = {.call = 2 * 9, .bit = 3};  // step 10, the last of epoch 2
   break_kernels(context.compute.kernels, faults);
   Network network(make_graph(recipe.network, data.shapes(), "fault"), data.shapes(), context,
-                  recipe.network.training.batch, Pass::training);
+                  recipe.network.training.batch, Pass::training, nullptr,
+                  recipe.layers_by_example());
   network.initialise(1);
   TrainingState state;
   const CheckpointPolicy policy{folder / "model.nc", 1, 0.0, 0};

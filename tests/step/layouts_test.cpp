@@ -27,12 +27,13 @@ LayerDescriptor convolution(const std::string& name, std::vector<std::string> so
 }
 LayerDescriptor pooling(const std::string& name, PoolingFunction function,
                         std::vector<std::string> sources) {
-  LayerDescriptor layer = hidden_layer(name, 1, std::move(sources));
+  LayerDescriptor layer = hidden_layer(name, 1, std::move(sources), Activation(Linear{}));
   layer.type = LayerType::pooling;
   layer.function = function;
   if (function == PoolingFunction::max || function == PoolingFunction::average) {
     layer.kernel = {2, 2, 1};
     layer.kernel_dimensions = 2;
+    layer.stride = {2, 2, 1};
   }
   return layer;
 }

@@ -103,9 +103,24 @@ int waiting(const Op& op) {
 
 TEST(StepProgram, HasAKindForEveryTypeOfLayerThatRuns) {
   for (std::size_t type = 0; type < kLayerTypes.size(); ++type) {
-    LayerDescriptor layer;
-    layer.type = LayerType(type);
-    EXPECT_EQ(with_room(layer, [](auto) {}), kLayerTypes[type].runs) << kLayerTypes[type].name;
+    NetworkDescriptor network;
+    network.layers = {norn::test::input_layer("In", 9),
+                      norn::test::hidden_layer("Hidden", 4, {"In"}),
+                      norn::test::output_layer("Out", 3, {"Hidden"})};
+    network.layers[1].type = LayerType(type);
+    if (LayerType(type) == LayerType::pooling) {
+      network.layers[1].extent[0] = 1;
+      network.layers[1].function = PoolingFunction::lrn;
+      network.layers[1].activation = Activation(Linear{});
+    }
+    if (LayerType(type) == LayerType::convolutional) {
+      network.layers[1].kernel = {3, 1, 1};
+      network.layers[1].kernel_dimensions = 1;
+    }
+    const Graph graph =
+        make_graph(network, {{"In", 1, {9, 1, 1}, false}, {"Out", 1, {3, 1, 1}, false}}, "test");
+    const StepFacts facts(graph, {});
+    EXPECT_EQ(with_room(facts, 1, [](auto) {}), kLayerTypes[type].runs) << kLayerTypes[type].name;
   }
 }
 

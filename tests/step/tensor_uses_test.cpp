@@ -158,6 +158,7 @@ StepSettings settings_of(const Recipe& recipe, const Graph& graph, int rank, int
   settings.ranks = ranks;
   settings.lanes = lanes;
   settings.device.block_rule = recipe.blocks;
+  settings.by_example = recipe.layers_by_example();
   for (const LayerDescriptor& layer : graph.network.layers) {
     bool sparse = false;
     for (const DatasetShape& shape : recipe.shapes())

@@ -105,6 +105,26 @@ inline Recipe recipe_with_slopes_in_z() {
   return recipe;
 }
 
+/// Layers by example and by unit in both orders, layers that feed both, skips past a layer, and all
+/// that sums over examples.
+inline Recipe by_example_recipe(const UpdateRule& optimizer, float rate) {
+  Recipe recipe = recipe_base("by example", optimizer, rate);
+  recipe.inputs = {.name = "dense", .sparse = false};
+  recipe.network.layers = {input_layer("In", 45),
+                           hidden_layer("First", 61, {"In"}, Activation(Relu{})),
+                           hidden_layer("Second", 29, {"First", "In"}),
+                           hidden_layer("Middle", 77, {"Second", "First"}),
+                           hidden_layer("Third", 61, {"Middle", "Second"}, Activation(Gelu{})),
+                           output_layer("Out", 103, {"Third", "First"}, SoftMax{})};
+  recipe.network.layers[1].dropout = 0.2f;
+  recipe.network.layers[2].batch_normalization = true;
+  recipe.network.layers[4].skips = {"First"};
+  recipe.network.layers[4].dropout = 0.3f;
+  recipe.network.layers[4].batch_normalization = true;
+  recipe.by_example = {"First", "Second", "Third"};
+  return recipe;
+}
+
 inline std::vector<Recipe> all_recipes() {
   std::vector<Recipe> all;
   all.push_back(deep_recipe("softmax", Adam{}, 0.003f, SoftMax{}));
@@ -159,6 +179,7 @@ inline std::vector<Recipe> all_recipes() {
   all.push_back(recipe_with_decoupled_decay());
 
   all.push_back(by_source_recipe_with_penalties());
+  if (computes_by_example()) all.push_back(by_example_recipe(Adam{}, 0.003f));
   return all;
 }
 

@@ -76,6 +76,13 @@ StepPosition RecipeData::position(std::int64_t step) const {
   return {step, step / order_.batches(), recipe_.network.training.seed};
 }
 
+std::vector<bool> Recipe::layers_by_example() const {
+  std::vector<bool> by_layer;
+  for (const LayerDescriptor& layer : network.layers)
+    by_layer.push_back(std::ranges::find(by_example, layer.name) != by_example.end());
+  return by_layer;
+}
+
 void write_data(const Recipe& recipe, const std::filesystem::path& path) {
   std::vector<DatasetInfo> infos;
   std::vector<HostBatch> batches;
@@ -126,7 +133,7 @@ std::vector<float> gather_state(Network& network) {
   for (int layer : network.order()) {
     UnitLayer* unit = network.unit_layer(layer);
     if (!unit) continue;
-    const auto append = [&](const Buffer<float>& mine) {
+    const auto append = [&](const HeldBuffer<float>& mine) {
       const std::vector<float> whole = gather_units(network, layer, mine);
       state.insert(state.end(), whole.begin(), whole.end());
     };
@@ -159,7 +166,8 @@ Outcome run(const Recipe& recipe, std::int64_t steps, int ranks, int threads,
     const Context context = runtime->context(communicator);
     context.compute.kernels.block_rule = recipe.blocks;
     Network network(make_graph(recipe.network, recipe.shapes(), recipe.name), recipe.shapes(),
-                    context, recipe.network.training.batch, Pass::training);
+                    context, recipe.network.training.batch, Pass::training, nullptr,
+                    recipe.layers_by_example());
     network.initialise(recipe.network.training.seed);
     RecipeData data(recipe);
     std::vector<double> costs = train_steps(network, data, steps, after_step);

@@ -27,7 +27,10 @@ struct Recipe {
   DataKind targets;
   std::uint64_t data_seed = 5;
   BlockRule blocks = kMediumBlocks;
+  std::vector<std::string> by_example;  ///< hidden layers that shall be so
 
+  /// As StepSettings::by_example.
+  std::vector<bool> layers_by_example() const;
   std::vector<DatasetShape> shapes() const;
   const DataKind& kind_of(const LayerDescriptor& layer) const {
     return layer.kind == LayerKind::input ? inputs : targets;

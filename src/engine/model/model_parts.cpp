@@ -138,26 +138,36 @@ std::array<Index, kWeightAxes.size()> weight_extents(const Graph& graph, int edg
   return extents;
 }
 
-std::vector<float> gather_units(Network& network, int layer, const Buffer<float>& mine) {
-  const std::vector<Range>& shares = network.shares(layer);
+namespace {
+
+// The units of a layer of which this rank has such a vector.
+Range own_units(Network& network, int layer, const HeldBuffer<float>& mine) {
+  if (mine.tensor().layout == Layout::whole) return {0, mine.size()};
+  return network.shares(layer)[std::size_t(network.context().communicator.rank())];
+}
+
+}  // namespace
+
+std::vector<float> gather_units(Network& network, int layer, const HeldBuffer<float>& mine) {
   std::vector<float> whole(std::size_t(network.unit_layer(layer)->partition().width()));
-  const Range own = shares[std::size_t(network.context().communicator.rank())];
+  const Range own = own_units(network, layer, mine);
   mine.read(whole.data() + own.begin, own.count());
+  if (mine.tensor().layout == Layout::whole) return whole;
   const MatrixView<float> row{whole.data(), 1, Index(whole.size()), Index(whole.size())};
-  network.context().communicator.all_gather_columns(row, shares);
+  network.context().communicator.all_gather_columns(row, network.shares(layer));
   return whole;
 }
 
 void scatter_units(Network& network, int layer, const std::vector<float>& whole,
-                   Buffer<float>& mine) {
-  const Range own = network.shares(layer)[std::size_t(network.context().communicator.rank())];
+                   HeldBuffer<float>& mine) {
+  const Range own = own_units(network, layer, mine);
   mine.write(whole.data() + own.begin, own.count());
 }
 
 void gather_rows(Network& network, int edge, int part,
                  const std::function<void(Index, MatrixView<const float>)>& take) {
   Weights& weights = *network.weights(edge);
-  const WeightShape& shape = weights.shape();
+  const WeightShape shape = weights.shape_of(part);
   Communicator& communicator = network.context().communicator;
   for_runs(network, edge, [&](Index first, MatrixView<float> rows) {
     const Range here = stored_rows(shape, first, rows.rows);
@@ -176,14 +186,15 @@ void gather_rows(Network& network, int edge, int part,
 void scatter_rows(Network& network, int edge, int part,
                   const std::function<void(Index, MatrixView<float>)>& give) {
   Weights& weights = *network.weights(edge);
+  const WeightShape shape = weights.shape_of(part);
   Communicator& communicator = network.context().communicator;
   for_runs(network, edge, [&](Index first, MatrixView<float> rows) {
     if (communicator.rank() == 0) give(first, rows);
     communicator.broadcast(
         {reinterpret_cast<std::byte*>(rows.data), std::size_t(rows.size()) * sizeof(float)}, 0);
-    const Range here = stored_rows(weights.shape(), first, rows.rows);
-    OwnRows own(weights.shape(), network.context().compute.memory, weights.part(part), here);
-    copy_own(weights.shape(), own.host(), rows.row_range(here.begin - first, here.count()), false);
+    const Range here = stored_rows(shape, first, rows.rows);
+    OwnRows own(shape, network.context().compute.memory, weights.part(part), here);
+    copy_own(shape, own.host(), rows.row_range(here.begin - first, here.count()), false);
     own.write();
   });
   weights.cast_to_bf16(network.context().compute);

@@ -28,10 +28,10 @@ inline constexpr std::array kWeightAxes = {"width", "height", "length", "depth",
 std::array<Index, kWeightAxes.size()> weight_extents(const Graph& graph, int edge);
 
 /// The whole vector on every rank.
-std::vector<float> gather_units(Network& network, int layer, const Buffer<float>& mine);
+std::vector<float> gather_units(Network& network, int layer, const HeldBuffer<float>& mine);
 /// This rank's units of a whole vector.
 void scatter_units(Network& network, int layer, const std::vector<float>& whole,
-                   Buffer<float>& mine);
+                   HeldBuffer<float>& mine);
 
 /// Goes through a weight matrix [sources x destinations] in runs of whole source rows of bounded
 /// size, on every rank. part 0: values, 1 and 2: the state of the update rule.

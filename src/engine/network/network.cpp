@@ -12,8 +12,9 @@ namespace {
 
 StepSettings step_settings(const Graph& graph, const std::vector<DatasetShape>& shapes,
                            const Context& context, Index batch, Pass purpose,
-                           const BlockRule* blocks) {
+                           const BlockRule* blocks, std::vector<bool> by_example) {
   StepSettings settings;
+  settings.by_example = std::move(by_example);
   settings.batch = batch;
   settings.rank = context.communicator.rank();
   settings.ranks = context.communicator.size();
@@ -37,13 +38,26 @@ Graph runnable(Graph graph, Pass purpose) {
   return graph;
 }
 
+// Facts of what this device has kernels for.
+const StepFacts& computable(const StepFacts& facts) {
+  for (int layer : facts.order())
+    if (facts.on_gpu() && !facts.is_input(layer) && facts.by_example(layer))
+      throw UsageError(
+          fmt::format("layer \"{}\" is shared out by example ({}), which GPUs cannot compute yet; "
+                      "compute this network on CPUs",
+                      facts.layer(layer).name, facts.layout(layer).reason));
+  return facts;
+}
+
 }  // namespace
 
 Network::Parts::Parts(Graph the_graph, const std::vector<DatasetShape>& shapes,
-                      const Context& context, Index batch, Pass purpose, const BlockRule* blocks)
+                      const Context& context, Index batch, Pass purpose, const BlockRule* blocks,
+                      std::vector<bool> by_example)
     : graph(runnable(std::move(the_graph), purpose)),
-      facts(graph, step_settings(graph, shapes, context, batch, purpose, blocks)),
-      state(facts, context),
+      facts(graph,
+            step_settings(graph, shapes, context, batch, purpose, blocks, std::move(by_example))),
+      state(computable(facts), context),
       training(facts.training() ? step::compile_training(facts) : step::Program()),
       to_activations(step::compile_activations(facts)) {
   WorkQueue& queue = *compute().kernels.queue;
@@ -57,8 +71,9 @@ void Network::Parts::require_planned(const BoundBatch& batch, const char* functi
 }
 
 Network::Network(Graph graph, const std::vector<DatasetShape>& shapes, const Context& context,
-                 Index batch, Pass purpose, const BlockRule* blocks)
-    : parts_(std::make_unique<Parts>(std::move(graph), shapes, context, batch, purpose, blocks)) {}
+                 Index batch, Pass purpose, const BlockRule* blocks, std::vector<bool> by_example)
+    : parts_(std::make_unique<Parts>(std::move(graph), shapes, context, batch, purpose, blocks,
+                                     std::move(by_example))) {}
 
 Network::~Network() = default;
 

@@ -35,9 +35,10 @@ class Network {
  public:
   /// `shapes` tell which inputs are sparse. `batch` is the largest number of examples of a step;
   /// with the layers' widths it fixes the blocks, by the rule of the device unless `blocks` is
-  /// given. Throws UsageError for networks that this build cannot run, naming layer and key.
+  /// given. `by_example` as in StepSettings. Throws UsageError for networks that this build cannot
+  /// run, naming layer and key.
   Network(Graph graph, const std::vector<DatasetShape>& shapes, const Context& context, Index batch,
-          Pass purpose, const BlockRule* blocks = nullptr);
+          Pass purpose, const BlockRule* blocks = nullptr, std::vector<bool> by_example = {});
   ~Network();
   Network(const Network&) = delete;
   Network& operator=(const Network&) = delete;
@@ -147,6 +148,8 @@ class Network {
   FixedSum all_reduce_outcome(std::vector<std::int64_t>& trouble, const FixedSum& cost);
   FixedSum read_cost(const Outcome& outcome);
   void require_sums_in_range();
+  /// The activations of all ranks' examples, of a layer by example.
+  MatrixView<const float> rows_of_all(UnitLayer& layer, Index examples);
   MatrixView<const float> in_main_memory(MatrixView<const float> values);
 
   std::unique_ptr<Parts> parts_;

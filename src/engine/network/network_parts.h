@@ -11,7 +11,7 @@ namespace norn {
 
 struct Network::Parts {
   Parts(Graph graph, const std::vector<DatasetShape>& shapes, const Context& context, Index batch,
-        Pass purpose, const BlockRule* blocks);
+        Pass purpose, const BlockRule* blocks, std::vector<bool> by_example);
 
   // Each step in flight has a place in main memory to copy its outcome to.
   struct InFlight {

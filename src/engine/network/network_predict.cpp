@@ -52,9 +52,22 @@ MatrixView<const float> Network::activations(const BoundBatch& batch, int hidden
   if (!layer->settings().is_gathered) program.push_back(step::GatherRest{hidden_layer});
   parts_->pass(program, batch, nullptr);
   require_sums_in_range();
+  if (parts_->facts.by_example(hidden_layer)) return rows_of_all(*layer, batch.examples);
   const MatrixView<float> values = layer->whole(batch.examples);
   if (context().compute.memory.is_host()) return values;
   return in_main_memory(values);
+}
+
+MatrixView<const float> Network::rows_of_all(UnitLayer& layer, Index examples) {
+  const Range own = parts_->facts.own_examples(examples);
+  const Index units = layer.partition().width();
+  Buffer<float>& host = parts_->host_values;
+  if (host.size() < examples * units) host = Buffer<float>(examples * units);
+  const MatrixView<float> all{host.data(), examples, units, units};
+  context().compute.kernels.pointwise->copy(layer.whole(own.count()),
+                                            all.row_range(own.begin, own.count()));
+  context().communicator.all_gather_rows(all, parts_->facts.example_shares(examples));
+  return all;
 }
 
 MatrixView<const float> Network::in_main_memory(MatrixView<const float> values) {

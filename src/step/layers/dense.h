@@ -12,7 +12,7 @@ namespace norn::step {
 /// Their values are a data set's, which src/step/input_layer.h prepares.
 struct InputRoom : WithoutOutputs {
   using Ops = OpTypes<>;
-  static bool is_of(const LayerDescriptor& layer) { return layer.kind == LayerKind::input; }
+  static bool is_of(const StepFacts& facts, int layer) { return facts.is_input(layer); }
   InputRoom(const StepFacts& facts, int layer);
 
   HeldBuffer<float> feature_weights;  ///< with InputWeighting
@@ -28,8 +28,8 @@ struct InputRoom : WithoutOutputs {
 /// Bias and whatever edges lead to them, added up. They hold what all layers with units hold.
 struct HiddenRoom : WithoutOutputs {
   using Ops = OpTypes<>;
-  static bool is_of(const LayerDescriptor& layer) {
-    return layer.kind == LayerKind::hidden && rules_of(layer.type).adds_up;
+  static bool is_of(const StepFacts& facts, int layer) {
+    return facts.is_hidden(layer) && rules_of(facts.layer(layer).type).adds_up;
   }
   HiddenRoom(const StepFacts&, int) {}
 
@@ -51,8 +51,8 @@ struct OutsideTensor {
 /// Streamed block by block: forward and backward of a block are one op.
 struct OutputRoom {
   using Ops = OpTypes<>;
-  static bool is_of(const LayerDescriptor& layer) {
-    return layer.kind == LayerKind::output && rules_of(layer.type).adds_up;
+  static bool is_of(const StepFacts& facts, int layer) {
+    return facts.is_output(layer) && rules_of(facts.layer(layer).type).adds_up;
   }
   OutputRoom(const StepFacts& facts, int layer);
 

@@ -8,7 +8,7 @@
 /// What a kind of layer brings to a step: a struct as those of this folder, listed in rooms.h.
 ///
 ///     using Ops = OpTypes<...>;                       // its own, if it has any
-///     static bool is_of(const LayerDescriptor&);      // which layers are of the kind
+///     static bool is_of(const StepFacts&, int layer);  // which layers are of the kind
 ///     Room(const StepFacts&, int layer);              // declares its arrays
 ///     void for_each_tensor(visit);                    // lists them
 ///     static void forward(facts, layer, learns, ops); // adds its ops to a step's

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/step/layers/by_example.h"
 #include "src/step/layers/dense.h"
 
 #include <type_traits>
@@ -11,13 +12,13 @@ namespace norn::step {
 
 /// What a layer of the kind holds; nothing for a layer that takes no part. A layer is of the first
 /// kind that says so.
-using LayerRoom = std::variant<std::monostate, InputRoom, HiddenRoom, OutputRoom>;
+using LayerRoom = std::variant<std::monostate, InputRoom, ExampleRoom, HiddenRoom, OutputRoom>;
 
 /// body(std::type_identity<Room>()) for the kind of a layer. Whether there is one.
 template <typename Body>
-bool with_room(const LayerDescriptor& layer, const Body& body) {
+bool with_room(const StepFacts& facts, int layer, const Body& body) {
   const auto try_kind = [&]<typename Room>(std::type_identity<Room> kind) {
-    if (!Room::is_of(layer)) return false;
+    if (!Room::is_of(facts, layer)) return false;
     body(kind);
     return true;
   };

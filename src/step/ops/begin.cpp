@@ -21,7 +21,7 @@ void BeginStep::run(State& state) const {
   state.stage("batch");
   const Outcome outcome = state.outcome();
   for (int layer : state.facts.order())
-    if (state.facts.wants_delta(layer))
+    if (state.facts.sums_delta(layer))
       state.units[layer]->delta_sum.begin(state.examples(), outcome.sum(layer));
   begin_source_sums(state, outcome.source_sums());
   state.outcome_bytes().fill_zero();
@@ -49,7 +49,7 @@ void EndStep::traffic(const StepFacts&, TrafficList& list) const {
 void BeginStep::tensors(TensorUses& uses) const {
   BeginForward{}.tensors(uses);
   for (int layer : uses.facts.order())
-    if (uses.facts.wants_delta(layer)) uses.updates_all(uses.tensors.units[layer]->delta_sum);
+    if (uses.facts.sums_delta(layer)) uses.updates_all(uses.tensors.units[layer]->delta_sum);
 }
 
 void BeginForward::tensors(TensorUses& uses) const {

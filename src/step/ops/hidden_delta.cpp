@@ -11,6 +11,8 @@ namespace {
 void reduce_delta(State& state, int layer) {
   DeltaSum& sum = state.units[layer]->delta_sum;
   const StepFacts& facts = state.facts;
+  if (facts.by_example(layer))
+    return reduce_accumulator_rows(state, sum, facts.example_shares(state.examples()));
   if (!facts.exchanges_partial_sums(layer))
     return reduce_accumulators(state, sum, facts.shares(layer));
   DeviceSum& kept = sum.on_device();

@@ -16,6 +16,16 @@ void reduce_accumulators(State& state, DeltaSum& sum, std::span<const Range> sha
       [&](std::span<std::int64_t> flags) { collectives.all_reduce_sum(flags); });
 }
 
+void reduce_accumulator_rows(State& state, DeltaSum& sum, std::span<const Range> shares) {
+  Collectives& collectives = state.collectives();
+  sum.reduce(
+      state.compute(),
+      [&](std::span<const MatrixView<std::int64_t>> accumulators) {
+        collectives.reduce_scatter_rows(accumulators, shares);
+      },
+      [&](std::span<std::int64_t> flags) { collectives.all_reduce_sum(flags); });
+}
+
 void SumSources::run(State& state) const {
   const StepFacts& facts = state.facts;
   SourceSum& sum = *state.source_sums[layer];

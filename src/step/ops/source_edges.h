@@ -36,5 +36,7 @@ void add_source_sum(State& state, int layer, Range units, MatrixView<float> z);
 void keep_delta_by_source(State& state, int layer, Range units, MatrixView<const float> delta);
 /// Adds up the accumulators of a sum over the ranks.
 void reduce_accumulators(State& state, DeltaSum& sum, std::span<const Range> shares);
+/// The same for the owners of rows.
+void reduce_accumulator_rows(State& state, DeltaSum& sum, std::span<const Range> shares);
 
 }  // namespace norn::step

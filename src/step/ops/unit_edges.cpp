@@ -17,6 +17,22 @@ void for_edges(State& state, int layer, Range units, Index examples, const Body&
   }
 }
 
+// body(edge, its room, what the source gives for these examples)
+template <typename Body>
+void for_edges_of_rows(State& state, int layer, Range rows, const Body& body) {
+  const std::vector<int>& edges = state.facts.unit_edges(layer);
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    const UnitEdge edge{state.facts.edge(edges[i]), int(i)};
+    const int source = edge.edge.source;
+    MatrixView<const float> x;
+    if (state.facts.by_example(source) && state.units[source])
+      x = state.units[source]->whole(rows.count());
+    else
+      x = state.output_of(source).dense.values.row_range(rows.begin, rows.count());
+    std::visit([&](auto& room) { body(edge, room, x); }, state.unit_edges[layer][i]);
+  }
+}
+
 }  // namespace
 
 void add_by_unit(State& state, int layer, Range units, MatrixView<float> z) {
@@ -31,8 +47,25 @@ void backward_by_unit(State& state, int layer, Range units, MatrixView<const flo
   });
 }
 
+void add_rows_by_unit(State& state, int layer, Range rows, MatrixView<float> z) {
+  for_edges_of_rows(state, layer, rows, [&](const UnitEdge& edge, auto& room, const auto& x) {
+    room.forward(state, edge, {0, z.cols}, x, z);
+  });
+}
+
+void backward_rows_by_unit(State& state, int layer, Range rows, MatrixView<const float> delta) {
+  for_edges_of_rows(state, layer, rows, [&](const UnitEdge& edge, auto& room, const auto& x) {
+    room.backward(state, edge, {0, delta.cols}, x, delta);
+  });
+}
+
 void send_by_unit(State& state, const UnitEdge& edge, Range units, MatrixView<const float> delta) {
-  if (UnitLayer* source = state.units[edge.edge.source].get())
+  UnitLayer* source = state.units[edge.edge.source].get();
+  if (!source) return;
+  const int destination = edge.edge.destination;
+  if (state.facts.by_example(destination))
+    send_own_rows(state, state.facts.unit_edges(destination)[std::size_t(edge.position)], delta);
+  else
     source->delta_sum.add(state.compute(), units.begin, delta);
 }
 

@@ -29,13 +29,23 @@ void AddSharedGradients::traffic(const StepFacts& facts, TrafficList& list) cons
                       double(facts.layer(layer).units()) * kFloat);
 }
 
+namespace {
+
+// Biases of layers by example are those of UpdateByOwners.
+bool trains_bias(const StepFacts& facts, int layer) {
+  return (facts.is_output(layer) || facts.wants_delta(layer)) && facts.units(layer) > 0 &&
+         !facts.by_example(layer);
+}
+
+}  // namespace
+
 void UpdateBiases::run(State& state) const {
   const WeightStep step = state.weight_step();
   const StepFacts& facts = state.facts;
   state.stage("bias update");
   std::vector<ColumnSum> gradients;
   for (int layer : facts.order()) {
-    if (!facts.wants_delta(layer) || facts.units(layer) == 0) continue;
+    if (!trains_bias(facts, layer) || facts.is_output(layer)) continue;
     UnitLayer& unit = *state.units[layer];
     gradients.push_back(
         {unit.delta(state.examples()), step.scale, unit.bias_gradient(unit.mine())});
@@ -45,8 +55,7 @@ void UpdateBiases::run(State& state) const {
   if (kernels.fused) kernels.fused->add_totals();
   std::vector<VectorUpdate> updates;
   for (int layer : facts.order())
-    if ((facts.is_output(layer) || facts.wants_delta(layer)) && facts.units(layer) > 0)
-      updates.push_back(state.units[layer]->bias_update());
+    if (trains_bias(facts, layer)) updates.push_back(state.units[layer]->bias_update());
   UpdateStep now = step.now();
   now.l1 = now.l2 = 0.0f;
   kernels.update->update_vectors(step.rule, now, updates);
@@ -54,7 +63,7 @@ void UpdateBiases::run(State& state) const {
 
 void UpdateBiases::work(const StepFacts& facts, WorkList& list) const {
   for (int layer : facts.order()) {
-    if (facts.is_input(layer)) continue;
+    if (facts.is_input(layer) || facts.by_example(layer)) continue;
     const double gradients = facts.is_output(layer) ? 0.0 : list.rows_of(layer) * kFloat;
     list.pass("bias update",
               gradients + double(facts.units(layer)) * (list.update_bytes() + 2.0 * kFloat));
@@ -125,7 +134,7 @@ void BeginMaxima::run(State& state) const {
 
 void BeginMaxima::traffic(const StepFacts& facts, TrafficList& list) const {
   double deltas = 0.0;
-  for (int layer : facts.order()) deltas += facts.wants_delta(layer) ? 1.0 : 0.0;
+  for (int layer : facts.order()) deltas += facts.sums_delta(layer) ? 1.0 : 0.0;
   list.all_reduce("formats of deltas", deltas * kFloat);
   list.mark_overlapping();
 }
@@ -145,7 +154,7 @@ void AddSharedGradients::tensors(TensorUses& uses) const {
 
 void UpdateBiases::tensors(TensorUses& uses) const {
   for (int layer : uses.facts.order()) {
-    if (uses.facts.is_input(layer)) continue;
+    if (uses.facts.is_input(layer) || uses.facts.by_example(layer)) continue;
     UnitLayer& unit = *uses.tensors.units[layer];
     uses.reads(unit.deltas);
     if (uses.facts.is_output(layer)) uses.reads(unit.gradient);
@@ -167,7 +176,7 @@ void BoundWeights::tensors(TensorUses& uses) const {
 void FinishMaxima::tensors(TensorUses& uses) const {
   uses.updates(uses.tensors.maxima);
   for (int layer : uses.facts.order())
-    if (uses.facts.wants_delta(layer)) uses.updates_all(uses.tensors.units[layer]->delta_sum);
+    if (uses.facts.sums_delta(layer)) uses.updates_all(uses.tensors.units[layer]->delta_sum);
 }
 
 }  // namespace norn::step

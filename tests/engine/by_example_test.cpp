@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Layers of which ranks have examples: the same model as by unit, and the same bits on any number
+// of ranks and threads.
+#include "norn/base/error.h"
+#include "tests/support/device_like_memory.h"
+#include "tests/support/recipes.h"
+#include "tests/support/thread_group.h"
+
+#include <cmath>
+#include <mutex>
+#include <random>
+
+#include <gtest/gtest.h>
+
+namespace norn::test {
+namespace {
+
+constexpr std::int64_t kSteps = 9;
+
+// The recipe with other widths, batches, rules and settings.
+Recipe draw(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto upto = [&](Index most) { return Index(1 + random() % std::uint64_t(most)); };
+  const std::vector<UpdateRule> rules = {Sgd{}, Momentum{}, Adam{}, AdaGrad{}};
+  Recipe recipe = by_example_recipe(rules[random() % rules.size()], 0.01f);
+  recipe.network.training.seed = recipe.data_seed = seed;
+  recipe.network.training.batch = upto(37);
+  recipe.examples = 2 * recipe.network.training.batch + upto(recipe.network.training.batch);
+  const Index width = upto(40);
+  const std::vector<Index> widths{upto(50), width, upto(40), upto(70), width, upto(60)};
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    LayerDescriptor& layer = recipe.network.layers[i];
+    layer.extent[0] = widths[i];
+    if (random() % 2) layer.dropout = 0.0f;
+    if (random() % 2) layer.batch_normalization = false;
+  }
+  if (random() % 2) recipe.network.layers[1].weight_norm = 0.7f;
+  return recipe;
+}
+
+// What a run leaves.
+struct Trained {
+  std::vector<float> state;
+  std::vector<double> costs;
+  std::vector<float> outputs;
+};
+
+Trained train(const Recipe& recipe, int ranks, int threads) {
+  Trained result;
+  std::mutex mutex;
+  const auto body = [&](Communicator& communicator) {
+    const std::unique_ptr<Runtime> runtime = make_test_runtime(threads);
+    const Context context = runtime->context(communicator);
+    context.compute.kernels.block_rule = recipe.blocks;
+    Network network(make_graph(recipe.network, recipe.shapes(), recipe.name), recipe.shapes(),
+                    context, recipe.network.training.batch, Pass::training, nullptr,
+                    recipe.layers_by_example());
+    network.initialise(recipe.network.training.seed);
+    RecipeData data(recipe);
+    const std::vector<double> costs = train_steps(network, data, kSteps);
+    const int third = network.graph().layer("Third");
+    const MatrixView<const float> y = network.activations(data.batch(0), third);
+    std::vector<float> outputs;
+    for (Index r = 0; r < y.rows; ++r) outputs.insert(outputs.end(), y.row(r), y.row(r) + y.cols);
+    const std::vector<float> state = gather_state(network);
+    const std::lock_guard lock(mutex);
+    if (communicator.rank() == 0) result = {state, costs, outputs};
+  };
+  if (ranks == 1)
+    body(*make_single_process());
+  else
+    run_thread_group(ranks, body);
+  return result;
+}
+
+class ByExample : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!computes_by_example()) GTEST_SKIP() << "this device has no layers by example";
+  }
+  const std::uint64_t seed_ = std::random_device{}();
+  const testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
+};
+
+TEST_F(ByExample, HasTheSameBitsOnAnyNumberOfRanksAndThreads) {
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    const Recipe recipe = draw(seed_ + i);
+    SCOPED_TRACE(testing::Message() << "case " << i << ", batch " << recipe.network.training.batch
+                                    << ", examples " << recipe.examples);
+    const Trained alone = train(recipe, 1, 1);
+    for (const float value : alone.state) ASSERT_TRUE(std::isfinite(value));
+    for (const auto& [ranks, threads] :
+         std::vector<std::pair<int, int>>{{1, 3}, {2, 1}, {3, 2}, {4, 1}, {9, 1}}) {
+      const Trained many = train(recipe, ranks, threads);
+      EXPECT_EQ(many.costs, alone.costs) << ranks;
+      EXPECT_EQ(many.state, alone.state) << ranks;
+      EXPECT_EQ(many.outputs, alone.outputs) << ranks;
+    }
+  }
+}
+
+TEST_F(ByExample, LearnsWhatLayersByUnitLearn) {
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    Recipe recipe = draw(seed_ + i);
+    recipe.network.training.optimizer = Momentum{};
+    SCOPED_TRACE(testing::Message() << "case " << i << ", batch " << recipe.network.training.batch);
+    const Trained by_example = train(recipe, 2, 1);
+    recipe.by_example.clear();
+    const Trained by_unit = train(recipe, 1, 1);
+    ASSERT_EQ(by_example.state.size(), by_unit.state.size());
+    for (std::size_t at = 0; at < by_unit.costs.size(); ++at)
+      EXPECT_NEAR(by_example.costs[at], by_unit.costs[at], 1e-3 * (1 + by_unit.costs[at]));
+    for (std::size_t at = 0; at < by_unit.state.size(); ++at)
+      ASSERT_NEAR(by_example.state[at], by_unit.state[at], 1e-3 * (1 + std::abs(by_unit.state[at])))
+          << at;
+  }
+}
+
+TEST_F(ByExample, IsRefusedOnADevice) {
+  const Recipe recipe = by_example_recipe(Adam{}, 0.003f);
+  Executor executor(1);
+  Kernels kernels = make_cpu_kernels(executor);
+  DeviceLikeMemory memory;
+  const auto one = make_single_process();
+  const Context context{{executor, kernels, memory}, *one, make_host_collectives(*one), Log()};
+  try {
+    const Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(),
+                          context, 37, Pass::training, nullptr, recipe.layers_by_example());
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "layer \"First\" is shared out by example (it was asked for), which GPUs cannot "
+                 "compute yet; compute this network on CPUs");
+  }
+}
+
+}  // namespace
+}  // namespace norn::test
