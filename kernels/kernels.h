@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/batch.h"
+#include "kernels/convolution.h"
 #include "kernels/cost.h"
 #include "kernels/dense.h"
 #include "kernels/fixed.h"
@@ -35,8 +36,9 @@ struct Kernels {
   std::unique_ptr<CostKernels> cost;
   std::unique_ptr<UpdateKernels> update;
   std::unique_ptr<SelectKernels> select;
-  std::unique_ptr<FusedKernels> fused;          ///< null where the device has none
-  std::unique_ptr<RecommendKernels> recommend;  ///< null where the device has none
+  std::unique_ptr<ConvolutionKernels> convolution;  ///< null where the device has none
+  std::unique_ptr<FusedKernels> fused;              ///< null where the device has none
+  std::unique_ptr<RecommendKernels> recommend;      ///< null where the device has none
   std::unique_ptr<WorkQueue> queue;
   /// The families that WorkQueue::prepare() may use, and where they allocate, on devices that
   /// prefetch batches. Null elsewhere.

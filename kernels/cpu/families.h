@@ -16,5 +16,6 @@ std::unique_ptr<NormalizationKernels> make_cpu_normalization(Executor& executor)
 std::unique_ptr<CostKernels> make_cpu_cost(Executor& executor);
 std::unique_ptr<UpdateKernels> make_cpu_update(Executor& executor);
 std::unique_ptr<SelectKernels> make_cpu_select(Executor& executor);
+std::unique_ptr<ConvolutionKernels> make_cpu_convolution(Executor& executor);
 
 }  // namespace norn

@@ -16,6 +16,7 @@ Kernels make_cpu_kernels(Executor& executor) {
   kernels.cost = make_cpu_cost(executor);
   kernels.update = make_cpu_update(executor);
   kernels.select = make_cpu_select(executor);
+  kernels.convolution = make_cpu_convolution(executor);
   kernels.queue = std::make_unique<WorkQueue>();
   return kernels;
 }

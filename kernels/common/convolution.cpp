@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// The convolution kernels' door: shapes are checked here, once for all devices.
+
+#include "kernels/convolution.h"
+
+#include "kernels/common/shape_text.h"
+
+namespace norn {
+namespace {
+
+template <typename T>
+bool is_dense(const MatrixView<T>& m) {
+  return m.stride == m.cols || m.rows <= 1;
+}
+
+bool is_valid(const Window& window) {
+  for (std::size_t a = 0; a < 3; ++a)
+    if (window.in[a] < 1 || window.out[a] < 1 || window.kernel[a] < 1 || window.stride[a] < 1 ||
+        window.padding[a] < 0)
+      return false;
+  return window.channels >= 1;
+}
+
+// Whether a source, filters and results are those of one window.
+bool fit(const Window& window, const MatrixView<const float>& x,
+         const MatrixView<const float>& filters, const MatrixView<const float>& z) {
+  return is_valid(window) && x.cols == window.places() * window.channels &&
+         filters.cols == window.channels * window.taps() &&
+         z.cols == window.out_places() * filters.rows && x.rows == z.rows && is_dense(z) &&
+         has_valid_stride(x) && has_valid_stride(filters);
+}
+
+}  // namespace
+
+void ConvolutionKernels::forward(const Window& window, MatrixView<const float> x,
+                                 MatrixView<const float> filters, MatrixView<float> z,
+                                 Existing existing) {
+  require_fit(fit(window, x, filters, z), "convolution forward",
+              "x [E x places*C], filters [K x C*taps], z [E x windows*K] without gaps", x, filters,
+              z);
+  if (!z.empty()) do_forward(window, x, filters, z, existing);
+}
+
+void ConvolutionKernels::input_delta(const Window& window, MatrixView<const float> delta,
+                                     MatrixView<const float> filters, MatrixView<float> dx,
+                                     Existing existing) {
+  require_fit(fit(window, dx, filters, delta), "convolution input_delta",
+              "delta [E x windows*K] without gaps, filters [K x C*taps], dx [E x places*C]", delta,
+              filters, dx);
+  if (!dx.empty()) do_input_delta(window, delta, filters, dx, existing);
+}
+
+void ConvolutionKernels::gradient(const Window& window, MatrixView<const float> delta,
+                                  MatrixView<const float> x, float scale, MatrixView<float> term) {
+  require_fit(fit(window, x, term, delta), "convolution gradient",
+              "delta [E x windows*K] without gaps, x [E x places*C], term [K x C*taps]", delta, x,
+              term);
+  if (!term.empty()) do_gradient(window, delta, x, scale, term);
+}
+
+void ConvolutionKernels::to_file_order(Index channels, MatrixView<const float> from,
+                                       MatrixView<float> to) {
+  require_fit(channels >= 1 && from.cols % channels == 0 && from.rows == to.rows &&
+                  from.cols == to.cols && has_valid_stride(from) && has_valid_stride(to),
+              "to_file_order", "from, to [E x P*C]", from, to);
+  if (!to.empty()) do_to_file_order(channels, from, to);
+}
+
+void ConvolutionKernels::to_channels_last(Index channels, MatrixView<const float> from,
+                                          MatrixView<float> to, Existing existing) {
+  require_fit(channels >= 1 && from.cols % channels == 0 && from.rows == to.rows &&
+                  from.cols == to.cols && has_valid_stride(from) && has_valid_stride(to),
+              "to_channels_last", "from, to [E x P*C]", from, to);
+  if (!to.empty()) do_to_channels_last(channels, from, to, existing);
+}
+
+}  // namespace norn
