@@ -159,7 +159,7 @@ struct LayerTypeRules {
 /// By LayerType, as model files number them.
 inline constexpr std::array kLayerTypes = {
     LayerTypeRules{"FullyConnected", EdgeKind::matrix, true, true, nullptr, "", false, false, true},
-    LayerTypeRules{"Convolutional", EdgeKind::matrix, false, false, infer_convolution, "Kernel",
+    LayerTypeRules{"Convolutional", EdgeKind::matrix, true, false, infer_convolution, "Kernel",
                    true, false, true},
     LayerTypeRules{"Pooling", EdgeKind::own, false, false, infer_pooling, "Function", true, true,
                    false}};

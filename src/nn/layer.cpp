@@ -28,8 +28,8 @@ bool is_flat_after_dropout(const Activation& activation) {
 
 // What DeltaSum is told of a layer's sum.
 SumShape sum_shape(const UnitLayer::Settings& settings) {
-  SumShape shape{settings.batch, settings.partition.width(), settings.partial_sums,
-                 settings.reduces_delta};
+  SumShape shape{settings.batch, settings.partition.width() * settings.places,
+                 settings.partial_sums, settings.reduces_delta};
   if (!settings.is_gathered) {
     shape.units = settings.mine.count();
     shape.first = settings.mine.begin;
@@ -69,7 +69,7 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
   const LayerDescriptor& layer = descriptor();
   const Index units = mine().count();
   const Index width = partition().width();
-  const Index batch = settings.by_example ? settings.rows : settings.batch;
+  const Index batch = settings.by_example ? settings.rows * settings.places : settings.batch;
   const Layout of_rows = settings.by_example ? Layout::by_example : Layout::by_unit;
   const Layout of_units = settings.by_example ? Layout::whole : Layout::by_unit;
   const Range owned = settings.by_example ? settings.owned : Range{0, units};
@@ -89,7 +89,8 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
   activations = {"activations", working, batch, width,
                  settings.by_example ? Layout::by_example : Layout::whole};
   if (settings.gathers_rows)
-    gathered = {"activations of all examples", working, settings.batch, width, Layout::whole};
+    gathered = {"activations of all examples", working, settings.batch, width * settings.places,
+                Layout::whole};
   if (device.casts_operands)
     bf16_activations = {"activations, bf16", working, batch, width, Layout::whole};
   if (!settings.trainable) return;
@@ -104,7 +105,8 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
     normalised = {"normalised", working, batch, units, of_rows};
     inverse_deviation = {"normalised", working, units, 1, of_units};
   }
-  deltas = {"deltas", working, batch, round_up_to_eight(units), of_rows};
+  deltas = {"deltas", working, batch, settings.by_example ? units : round_up_to_eight(units),
+            of_rows};
   if (device.casts_operands)
     bf16_deltas = {"deltas, bf16", working, batch, round_up_to_eight(units)};
   if (settings.partial_sums > 0) delta_sum = DeltaSum(sum_shape(settings), device.is_host);
@@ -198,7 +200,7 @@ void UnitLayer::softmax(const Compute& compute, Index examples) {
 DropoutMask UnitLayer::dropout_mask(const StepPosition& position) const {
   const Philox random =
       Philox::stream(position.seed, RandomPurpose::dropout, std::uint32_t(settings_.number));
-  const Index first_row = position.step * settings_.batch + first_row_;
+  const Index first_row = (position.step * settings_.batch + first_row_) * settings_.places;
   const float p = descriptor().dropout;
   const auto of_activation = [&]<typename F>(const F& f) {
     if constexpr (F::dropout == DropoutKind::alpha)

@@ -53,6 +53,7 @@ class UnitLayer {
     bool by_example = false;
     Range owned = {};
     Index rows = 0;
+    Index places = 1;  ///< of a unit of `partition`, which then is a channel
     bool gathers_rows = false;
     Index batch = 1;
     Index partial_sums = 0;      ///< of the delta sum; 0: no delta is wanted
@@ -130,9 +131,14 @@ class UnitLayer {
   /// Transposes whole() for gradients, where the device reads that; once it is complete.
   void transpose_output(const Compute& compute, Index examples);
 
-  // Of layers by example, `examples` are this rank's, the rows that it has.
+  // Of layers by example, `examples` are the rows that this rank has: places of its examples.
   /// Which example of the batch is the first of them.
   void begin_rows(Index first_example) { first_row_ = first_example; }
+  /// activations and deltas of this many own examples, [examples x units] channels last.
+  MatrixView<float> examples_of(HeldMatrix<float>& array, Index examples) const {
+    const Index units = settings_.places * mine().count();
+    return {array.view().data, examples, units, units};
+  }
   BatchNormView norm_view() {
     return {norm_scale.value.view(), norm_bias.value.view(), running_mean.view(),
             running_variance.view()};

@@ -53,7 +53,7 @@ void normalise_rows(const BatchNormView& norm, VectorView<const FixedSum> moment
 }
 
 void normalise_rows_backward(VectorView<const float> scale, VectorView<const FixedSum> products,
-                             Index rows, MatrixView<const float> normalised,
+                             Index rows, Index examples, MatrixView<const float> normalised,
                              VectorView<const float> inverse_deviation, MatrixView<float> delta,
                              VectorView<float> scale_gradient, VectorView<float> bias_gradient) {
   const Index units = scale.size;
@@ -61,10 +61,17 @@ void normalise_rows_backward(VectorView<const float> scale, VectorView<const Fix
     bias_gradient[c] = float(products[c].value() / double(rows));
     scale_gradient[c] = float(products[units + c].value() / double(rows));
   }
+  const auto finish = [&](VectorView<float> gradient, Index first) {
+    for (Index c = 0; c < units; ++c)
+      gradient[c] = float(products[first + c].value() / double(examples));
+  };
   for (Index r = 0; r < delta.rows; ++r)
     for (Index c = 0; c < units; ++c)
       delta(r, c) = scale[c] * inverse_deviation[c] *
                     (delta(r, c) - bias_gradient[c] - normalised(r, c) * scale_gradient[c]);
+  if (rows == examples) return;
+  finish(bias_gradient, 0);
+  finish(scale_gradient, units);
 }
 
 void add_terms(std::span<const MatrixView<const float>> terms, Index first, VectorView<float> sum) {

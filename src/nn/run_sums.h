@@ -25,9 +25,10 @@ void add_products(const float* d, const float* x, Index units, double* sums);
 void normalise_rows(const BatchNormView& norm, VectorView<const FixedSum> moments, Index rows,
                     MatrixView<float> z, MatrixView<float> normalised,
                     VectorView<float> inverse_deviation);
-/// batch_norm_backward() of some of the rows.   products [2 x units] as add_products() sums
+/// batch_norm_backward() of some of the rows; gradients are means over the examples.
+///   products [2 x units] as add_products() sums
 void normalise_rows_backward(VectorView<const float> scale, VectorView<const FixedSum> products,
-                             Index rows, MatrixView<const float> normalised,
+                             Index rows, Index examples, MatrixView<const float> normalised,
                              VectorView<const float> inverse_deviation, MatrixView<float> delta,
                              VectorView<float> scale_gradient, VectorView<float> bias_gradient);
 

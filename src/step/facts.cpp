@@ -31,7 +31,10 @@ StepFacts::StepFacts(const Graph& graph, StepSettings settings)
   partitions_ = Numbered<BlockPartition>(count);
   shares_ = Numbered<std::vector<Range>>(count);
   for (int layer : order_) {
-    partitions_[layer] = partition_of(this->layer(layer), examples, device().block_rule);
+    partitions_[layer] =
+        by_example(layer)
+            ? BlockPartition::make(channels(layer), examples, device().block_rule.of_hidden())
+            : partition_of(this->layer(layer), examples, device().block_rule);
     for (int r = 0; r < ranks(); ++r)
       shares_[layer].push_back(partitions_[layer].units_of(r, ranks()));
   }
@@ -91,8 +94,9 @@ bool StepFacts::stored_by_destination(int owner_edge) const {
 WeightShape StepFacts::weight_shape(int owner_edge) const {
   const Edge& edge = this->edge(owner_edge);
   WeightShape shape;
-  shape.sources = layer(edge.source).units();
-  shape.destinations = layer(edge.destination).units();
+  const EdgeMatrix matrix = matrix_between(layer(edge.destination), layer(edge.source));
+  shape.sources = matrix.inputs;
+  shape.destinations = matrix.outputs;
   shape.by_source = by_source(owner_edge);
   shape.mine = mine(shape.by_source ? edge.source : edge.destination);
   shape.by_destination = !shape.by_source && stored_by_destination(owner_edge);
@@ -160,6 +164,13 @@ bool StepFacts::exchanges_partial_sums(int layer) const {
          std::accumulate(partial_sums.begin(), partial_sums.end(), Index(0)) <=
              PartialSums::kMost &&
          !feeds_units(layer) && !by_example(layer) && !feeds_by_example(layer);
+}
+
+Window StepFacts::window(int edge) const {
+  const int source = this->edge(edge).source;
+  Window window = window_of(layer(this->edge(edge).destination), layer(source));
+  if (!is_input(source) && by_example(source)) window.order = UnitOrder::channels_last;
+  return window;
 }
 
 bool StepFacts::feeds(int layer, Layout layout) const {
@@ -244,7 +255,8 @@ UnitLayer::Settings StepFacts::layer_settings(int layer) const {
   settings.by_example = by_example(layer);
   if (settings.by_example) {
     settings.owned = mine(layer);
-    settings.mine = {0, this->layer(layer).units()};
+    settings.mine = {0, channels(layer)};
+    settings.places = places(layer);
     settings.rows = example_capacity();
     settings.gathers_rows = gathers_rows(layer);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "src/nn/layer.h"
+#include "src/nn/shapes.h"
 #include "src/step/layouts.h"
 #include "src/step/numbered.h"
 #include "src/step/outcome.h"
@@ -73,6 +74,16 @@ class StepFacts {
   Index example_capacity() const {
     return ExamplePartition::make(batch()).most_of(settings_.rank, settings_.ranks);
   }
+  /// Of a layer by example: its units are `places` times `channels`, which stand channels last
+  /// where they are computed. What an edge into one reads at a window.
+  Index channels(int layer) const {
+    return is_convolution(layer) ? channels_of(this->layer(layer)) : this->layer(layer).units();
+  }
+  Index places(int layer) const { return this->layer(layer).units() / channels(layer); }
+  bool is_convolution(int layer) const {
+    return this->layer(layer).type == LayerType::convolutional;
+  }
+  Window window(int edge) const;
   /// Whether a hidden layer feeds some by example, and whether one by example feeds some by unit:
   /// then the rows of all ranks are gathered.
   bool feeds_by_example(int layer) const { return feeds(layer, Layout::by_example); }

@@ -78,7 +78,7 @@ void StepTensors::add_layer(const StepFacts& facts, int layer) {
   units[layer] =
       std::make_unique<UnitLayer>(facts.layer_settings(layer), slots(facts), facts.device());
   if (facts.training() && facts.bounds_sources_together(layer))
-    weight_squares[layer] = {"squares of weights", kWorking, facts.units(layer)};
+    weight_squares[layer] = {"squares of weights", kWorking, units[layer]->mine().count()};
   if (!facts.sums_over_sources(layer)) return;
   const char* of_all = "deltas of all units";
   auto sum = std::make_unique<SourceSum>();

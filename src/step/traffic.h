@@ -42,7 +42,7 @@ class TrafficList {
     return double(facts_.own_examples(facts_.batch()).count()) / double(facts_.batch());
   }
   double largest_share(int layer) const {
-    return double(facts_.units(layer)) / double(facts_.layer(layer).units());
+    return double(facts_.units(layer)) / double(facts_.partition(layer).width());
   }
   void pack(int layer, double element, double matrices);
   // What was added last takes such workspaces.

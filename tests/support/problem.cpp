@@ -125,8 +125,15 @@ BoundBatch Problem::bound() const {
 std::vector<DatasetShape> Problem::shapes() const {
   std::vector<DatasetShape> shapes;
   for (std::size_t i = 0; i < data.size(); ++i)
-    if (data[i])
-      shapes.push_back({network.layers[i].dataset, 1, {data[i]->width, 1, 1}, data[i]->is_sparse});
+    if (data[i]) {
+      const LayerDescriptor& layer = network.layers[i];
+      DatasetShape shape{layer.dataset, 1, {data[i]->width, 1, 1}, data[i]->is_sparse};
+      if (layer.dimensions > 1 && layer.units() == data[i]->width) {
+        shape.dimensions = layer.dimensions;
+        shape.extent = {layer.extent[0], layer.extent[1], layer.extent[2]};
+      }
+      shapes.push_back(shape);
+    }
   return shapes;
 }
 

@@ -37,7 +37,10 @@ std::vector<DatasetShape> Recipe::shapes() const {
   std::vector<DatasetShape> shapes;
   for (const LayerDescriptor& layer : network.layers)
     if (!layer.dataset.empty())
-      shapes.push_back({layer.dataset, 1, {layer.units(), 1, 1}, kind_of(layer).sparse});
+      shapes.push_back({layer.dataset,
+                        layer.dimensions,
+                        {layer.extent[0], layer.extent[1], layer.extent[2]},
+                        kind_of(layer).sparse});
   return shapes;
 }
 

@@ -60,12 +60,14 @@ MatrixView<const float> Network::activations(const BoundBatch& batch, int hidden
 
 MatrixView<const float> Network::rows_of_all(UnitLayer& layer, Index examples) {
   const Range own = parts_->facts.own_examples(examples);
-  const Index units = layer.partition().width();
+  const Index channels = layer.partition().width();
+  const Index units = channels * layer.settings().places;
   Buffer<float>& host = parts_->host_values;
   if (host.size() < examples * units) host = Buffer<float>(examples * units);
   const MatrixView<float> all{host.data(), examples, units, units};
-  context().compute.kernels.pointwise->copy(layer.whole(own.count()),
-                                            all.row_range(own.begin, own.count()));
+  context().compute.kernels.convolution->to_file_order(
+      channels, layer.examples_of(layer.activations, own.count()),
+      all.row_range(own.begin, own.count()));
   context().communicator.all_gather_rows(all, parts_->facts.example_shares(examples));
   return all;
 }

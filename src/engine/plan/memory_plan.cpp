@@ -99,8 +99,8 @@ class Planner {
           plan_.checkpoint_bytes += (1 + weights.slots()) * elements * kFloat;
         },
         [&](int layer, const auto&) {
-          into[layer] += facts_.layer(layer).units();
-          plan_.checkpoint_bytes += facts_.layer(layer).units() * kFloat;
+          into[layer] += facts_.partition(layer).width();
+          plan_.checkpoint_bytes += facts_.partition(layer).width() * kFloat;
         });
     for (std::size_t i = 0; i < plan_.layers.size(); ++i) {
       plan_.layers[i].weights = into[facts_.order()[i]];

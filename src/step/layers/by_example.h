@@ -73,7 +73,7 @@ struct ExampleRoom : WithoutOutputs {
   using Ops = OpTypes<ExampleForward, GatherRows, ExampleDelta, SendByExample, UpdateByOwners>;
   static bool is_of(const StepFacts& facts, int layer) {
     return facts.by_example(layer) && facts.is_hidden(layer) &&
-           rules_of(facts.layer(layer).type).adds_up;
+           rules_of(facts.layer(layer).type).edges == EdgeKind::matrix;
   }
   ExampleRoom(const StepFacts& facts, int layer);
 

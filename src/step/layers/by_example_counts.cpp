@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the ops of layers by example use, do and exchange.
+#include "src/step/layers/by_example.h"
+#include "src/step/layers/example_edges.h"
+#include "src/step/program.h"
+
+#include <algorithm>
+
+namespace norn::step {
+namespace {
+
+double own_rows_of(const StepFacts& facts, int layer) {
+  return double(facts.own_examples(facts.batch()).count()) * double(facts.layer(layer).units());
+}
+double runs_of(const StepFacts& facts) {
+  return double(facts.filled_runs(facts.batch())[std::size_t(facts.settings().rank)]);
+}
+
+// A product of the own examples with the whole weights of an edge.
+void count_product(const StepFacts& facts, WorkList& list, const char* stage, int edge) {
+  const auto weights = double(weights_of(facts, edge));
+  const auto places = double(facts.places(facts.edge(edge).destination));
+  list.add({.kind = Work::Kind::product,
+            .stage = stage,
+            .flops = 2.0 * double(facts.own_examples(facts.batch()).count()) * places * weights,
+            .bytes = weights * kFloat,
+            .calls = runs_of(facts),
+            .edge = edge});
+}
+
+void list_sources(TensorUses& uses, int layer) {
+  for (int edge : uses.facts.sources(layer)) {
+    UnitLayer* source = uses.tensors.units[uses.facts.edge(edge).source].get();
+    if (source) uses.reads(source->activations);
+  }
+}
+
+}  // namespace
+
+void ExampleForward::tensors(TensorUses& uses) const {
+  UnitLayer& unit = *uses.tensors.units[layer];
+  ExampleRoom& room = uses.tensors.room<ExampleRoom>(layer);
+  uses.reads_sources(layer);
+  list_sources(uses, layer);
+  if (uses.facts.layer(layer).batch_normalization) {
+    uses.reads(unit.norm_scale.value, unit.norm_bias.value);
+    uses.updates(unit.running_mean, unit.running_variance);
+    uses.writes(room.run_sums, room.sums);
+  }
+  uses.writes(unit.activations, unit.before_dropout, unit.pre_activations, unit.normalised,
+              unit.inverse_deviation);
+}
+
+void ExampleForward::work(const StepFacts& facts, WorkList& list) const {
+  for (int edge : facts.matrices(layer)) count_product(facts, list, "hidden forward", edge);
+  const LayerDescriptor& descriptor = facts.layer(layer);
+  list.pass("activation",
+            own_rows_of(facts, layer) * kFloat * (descriptor.batch_normalization ? 7.0 : 2.0));
+}
+
+void ExampleForward::traffic(const StepFacts& facts, TrafficList& list) const {
+  if (facts.training() && facts.layer(layer).batch_normalization)
+    list.all_reduce(kSumStatistics, 2.0 * double(facts.channels(layer) * Index(sizeof(FixedSum))));
+}
+
+void GatherRows::tensors(TensorUses& uses) const {
+  UnitLayer& unit = *uses.tensors.units[layer];
+  uses.reads(unit.activations);
+  uses.writes(unit.gathered);
+}
+
+void GatherRows::work(const StepFacts& facts, WorkList& list) const {
+  list.pass("gather rows", 2.0 * kFloat * own_rows_of(facts, layer));
+}
+
+void GatherRows::traffic(const StepFacts&, TrafficList& list) const {
+  list.gather_rows("gather rows", layer, kFloat);
+}
+
+void ExampleDelta::tensors(TensorUses& uses) const {
+  UnitLayer& unit = *uses.tensors.units[layer];
+  ExampleRoom& room = uses.tensors.room<ExampleRoom>(layer);
+  uses.reads(unit.activations, unit.before_dropout, unit.pre_activations, unit.normalised,
+             unit.inverse_deviation);
+  if (uses.facts.sums_delta(layer)) uses.adds_to_delta(layer);
+  uses.writes(room.from_units);
+  if (uses.facts.feeds_by_example(layer)) uses.reads(unit.deltas);
+  uses.writes(unit.deltas);
+  if (!uses.facts.layer(layer).batch_normalization) return;
+  uses.reads(unit.norm_scale.value);
+  uses.writes(room.run_sums, room.sums, unit.gradient, unit.gradient2);
+}
+
+void ExampleDelta::work(const StepFacts& facts, WorkList& list) const {
+  const double each = kWord + kFloat * (facts.layer(layer).batch_normalization ? 9.0 : 3.0);
+  list.pass("hidden delta", own_rows_of(facts, layer) * each);
+}
+
+void ExampleDelta::traffic(const StepFacts& facts, TrafficList& list) const {
+  if (facts.layer(layer).batch_normalization)
+    list.all_reduce(kSumStatistics, 2.0 * double(facts.channels(layer) * Index(sizeof(FixedSum))));
+}
+
+void SendByExample::tensors(TensorUses& uses) const {
+  uses.reads(uses.tensors.units[layer]->deltas);
+  uses.writes(uses.tensors.workspace[0].dx);
+  for (int edge : uses.facts.matrices(layer)) uses.reads_weights(edge);
+  for (int edge : uses.facts.sources(layer)) {
+    if (!sends_delta(uses.facts, edge)) continue;
+    const int source = uses.facts.edge(edge).source;
+    if (!uses.facts.by_example(source))
+      uses.adds_to_delta(source);
+    else if (uses.facts.sends_first(edge))
+      uses.writes(uses.tensors.units[source]->deltas);
+    else
+      uses.updates(uses.tensors.units[source]->deltas);
+  }
+}
+
+void SendByExample::work(const StepFacts& facts, WorkList& list) const {
+  for (int edge : facts.matrices(layer))
+    if (sends_delta(facts, edge)) count_product(facts, list, "input delta", edge);
+}
+
+void UpdateByOwners::tensors(TensorUses& uses) const {
+  UnitLayer& unit = *uses.tensors.units[layer];
+  ExampleRoom& room = uses.tensors.room<ExampleRoom>(layer);
+  list_sources(uses, layer);
+  for (int edge : uses.facts.matrices(layer)) {
+    uses.reads_activations(uses.facts.edge(edge).source);
+    uses.updates_weights(edge);
+  }
+  uses.reads(unit.deltas);
+  uses.writes(room.terms, room.gradient, room.run_sums, room.sums);
+  if (uses.facts.layer(layer).batch_normalization) uses.reads(unit.gradient, unit.gradient2);
+  uses.writes(unit.gradient);
+  uses.updates_all(unit.bias);
+  uses.updates_all(unit.norm_scale);
+  uses.updates_all(unit.norm_bias);
+}
+
+void UpdateByOwners::work(const StepFacts& facts, WorkList& list) const {
+  for (int edge : facts.matrices(layer)) {
+    count_product(facts, list, "weight update", edge);
+    const double weights =
+        double(weights_of(facts, edge) / facts.channels(layer) * facts.units(layer));
+    list.pass("weight update",
+              weights * (list.update_bytes() + kFloat * double(ExamplePartition::kRuns)));
+  }
+  list.pass("bias update", own_rows_of(facts, layer) * kFloat);
+}
+
+void UpdateByOwners::traffic(const StepFacts& facts, TrafficList& list) const {
+  const auto units = double(facts.channels(layer));
+  for (int edge : facts.matrices(layer)) {
+    const double bytes = double(weights_of(facts, edge)) * kFloat;
+    list.terms(kTerms, layer, bytes);
+    list.gather(kValues, layer, bytes);
+  }
+  const int vectors = facts.layer(layer).batch_normalization ? 3 : 1;
+  for (int i = 0; i < vectors; ++i) list.gather("bias update", layer, units * kFloat);
+  list.all_reduce(kSumBiases, units * double(sizeof(FixedSum)));
+}
+
+}  // namespace norn::step

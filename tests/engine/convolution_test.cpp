@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutional layers: the same bits on any number of ranks and threads.
+#include "tests/support/recipes.h"
+
+#include <random>
+
+#include <gtest/gtest.h>
+
+namespace norn::test {
+namespace {
+
+constexpr std::int64_t kSteps = 7;
+
+LayerDescriptor convolution(const std::string& name, Index channels, Index kernel, Index stride,
+                            std::vector<std::string> sources) {
+  LayerDescriptor layer = hidden_layer(name, channels, std::move(sources), Activation(Relu{}));
+  layer.type = LayerType::convolutional;
+  layer.kernel = {kernel, kernel, 1};
+  layer.kernel_dimensions = 2;
+  layer.stride = {stride, stride, 1};
+  return layer;
+}
+
+Recipe draw(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto upto = [&](Index most) { return Index(1 + random() % std::uint64_t(most)); };
+  Recipe recipe = recipe_base("convolution", Adam{}, 0.003f);
+  recipe.network.training.seed = recipe.data_seed = seed;
+  recipe.network.training.batch = upto(37);
+  recipe.examples = 2 * recipe.network.training.batch + upto(recipe.network.training.batch);
+  recipe.inputs = {.name = "dense", .sparse = false};
+  LayerDescriptor image = input_layer("In", 1);
+  image.extent = {3 + upto(8), 3 + upto(8), upto(5), 1};
+  image.dimensions = 3;
+  recipe.network.layers = {image, convolution("First", upto(9), 3, 1, {"In"}),
+                           convolution("Second", upto(9), 3, 2, {"First", "In"}),
+                           hidden_layer("Full", upto(40), {"Second", "First"}),
+                           output_layer("Out", upto(60), {"Full"}, SoftMax{})};
+  recipe.network.layers[1].batch_normalization = random() % 2;
+  recipe.network.layers[2].batch_normalization = random() % 2;
+  recipe.network.layers[1].dropout = random() % 2 ? 0.2f : 0.0f;
+  if (random() % 2) recipe.network.layers[2].weight_norm = 0.7f;
+  return recipe;
+}
+
+TEST(Convolution, HasTheSameBitsOnAnyNumberOfRanksAndThreads) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    const Recipe recipe = draw(seed + i);
+    SCOPED_TRACE(testing::Message() << "case " << i << ", batch " << recipe.network.training.batch);
+    const Outcome alone = run(recipe, kSteps, 1, 1);
+    for (const auto& [ranks, threads] :
+         std::vector<std::pair<int, int>>{{1, 3}, {2, 1}, {3, 2}, {4, 1}})
+      EXPECT_TRUE(same_bits(alone, run(recipe, kSteps, ranks, threads))) << ranks;
+  }
+}
+
+}  // namespace
+}  // namespace norn::test
