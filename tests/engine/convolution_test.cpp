@@ -11,16 +11,6 @@ namespace {
 
 constexpr std::int64_t kSteps = 7;
 
-LayerDescriptor convolution(const std::string& name, Index channels, Index kernel, Index stride,
-                            std::vector<std::string> sources) {
-  LayerDescriptor layer = hidden_layer(name, channels, std::move(sources), Activation(Relu{}));
-  layer.type = LayerType::convolutional;
-  layer.kernel = {kernel, kernel, 1};
-  layer.kernel_dimensions = 2;
-  layer.stride = {stride, stride, 1};
-  return layer;
-}
-
 Recipe draw(std::uint64_t seed) {
   std::mt19937_64 random(seed);
   const auto upto = [&](Index most) { return Index(1 + random() % std::uint64_t(most)); };

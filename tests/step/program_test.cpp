@@ -42,7 +42,8 @@ std::set<std::string> stages_of_a_run(const Recipe& recipe, int ranks) {
     const Context context{Compute{executor, kernels, host_memory()}, communicator,
                           make_host_collectives(communicator), Log()};
     Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(), context,
-                    recipe.network.training.batch, Pass::training);
+                    recipe.network.training.batch, Pass::training, nullptr,
+                    recipe.layers_by_example());
     network.initialise(1);
     norn::test::RecipeData data(recipe);
     network.train_step(data.batch(0), data.position(0));
@@ -64,6 +65,7 @@ struct Compiled {
     settings.ranks = ranks;
     settings.lanes = lanes;
     settings.device.block_rule = recipe.blocks;
+    settings.by_example = recipe.layers_by_example();
     settings.device.is_host = !on_gpu;
     settings.exchanges = on_gpu;
     for (const LayerDescriptor& layer : graph.network.layers) {
@@ -152,6 +154,8 @@ TEST(StepProgram, UpdatesEveryWeightMatrixOnce) {
                 edge.update == EdgeBackward::Update::may_wait)
               updated.insert(edge.edge);
         if (const auto* shared = std::get_if<UpdateShared>(&op)) updated.insert(shared->edge);
+        if (const auto* owners = std::get_if<UpdateByOwners>(&op))
+          for (int edge : step.facts.matrices(owners->layer)) updated.insert(edge);
         const auto* rows = std::get_if<UpdateRows>(&op);
         const auto* sums = std::get_if<SendBySource>(&op);
         if (rows || sums)

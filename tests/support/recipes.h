@@ -125,6 +125,33 @@ inline Recipe by_example_recipe(const UpdateRule& optimizer, float rate) {
   return recipe;
 }
 
+/// Of two axes, for images of three dimensions.
+inline LayerDescriptor convolution(const std::string& name, Index channels, Index kernel,
+                                   Index stride, std::vector<std::string> sources) {
+  LayerDescriptor layer = hidden_layer(name, channels, std::move(sources), Activation(Relu{}));
+  layer.type = LayerType::convolutional;
+  layer.kernel = {kernel, kernel, 1};
+  layer.kernel_dimensions = 2;
+  layer.stride = {stride, stride, 1};
+  return layer;
+}
+
+/// Convolutions that feed each other and layers by unit, with all that sums over examples.
+inline Recipe convolution_recipe() {
+  Recipe recipe = recipe_base("convolution", Adam{}, 0.003f);
+  recipe.inputs = {.name = "dense", .sparse = false};
+  LayerDescriptor image = input_layer("In", 1);
+  image.extent = {7, 9, 3, 1};
+  image.dimensions = 3;
+  recipe.network.layers = {
+      image, convolution("First", 5, 3, 1, {"In"}), convolution("Second", 9, 3, 2, {"First", "In"}),
+      hidden_layer("Full", 41, {"Second", "First"}), output_layer("Out", 53, {"Full"}, SoftMax{})};
+  recipe.network.layers[1].batch_normalization = true;
+  recipe.network.layers[1].dropout = 0.2f;
+  recipe.network.layers[2].weight_norm = 0.7f;
+  return recipe;
+}
+
 inline std::vector<Recipe> all_recipes() {
   std::vector<Recipe> all;
   all.push_back(deep_recipe("softmax", Adam{}, 0.003f, SoftMax{}));
@@ -180,6 +207,7 @@ inline std::vector<Recipe> all_recipes() {
 
   all.push_back(by_source_recipe_with_penalties());
   if (computes_by_example()) all.push_back(by_example_recipe(Adam{}, 0.003f));
+  if (computes_by_example()) all.push_back(convolution_recipe());
   return all;
 }
 

@@ -97,7 +97,8 @@ void write_data(const Recipe& recipe, const std::filesystem::path& path) {
     DatasetInfo info;
     info.name = layer.dataset;
     info.type = kind.sparse && !kind.valued ? ElementType::uint32 : ElementType::float32;
-    info.extent[0] = layer.units();
+    for (std::size_t axis = 0; axis < 3; ++axis) info.extent[axis] = layer.extent[axis];
+    info.dimensions = layer.dimensions;
     info.sparse = kind.sparse;
     info.boolean = kind.sparse && !kind.valued;
     info.weighted = kind.weighted;
