@@ -10,6 +10,9 @@ namespace norn {
 /// out = a * (kept ? y : left_out) + b. Element (r, c) of a matrix is left out when
 /// random.uniform(first_row + r, first_unit + c) < p; callers give a stream of their own to every
 /// layer and put the step into `first_row` (step * batch).
+/// Of a layer whose rows are places and whose columns are channels, element (r, c) is left out when
+/// random.uniform(first_row + r / places, c * places + r % places) < p: by its example, and by its
+/// unit in the order of files.
 struct DropoutMask {
   float p = 0.0f;
   float a = 1.0f;
@@ -18,6 +21,7 @@ struct DropoutMask {
   Philox random;
   Index first_row = 0;
   Index first_unit = 0;
+  Index places = 1;  ///< of an example; others than 1 on the CPU alone
 
   /// Those that are kept are multiplied by 1 / (1 - p). Throws ShapeError unless 0 <= p < 1.
   static DropoutMask inverted(float p, Philox random, Index first_row, Index first_unit);

@@ -73,7 +73,7 @@ void BatchKernels::prepare_dense(MatrixView<const float> data, VectorView<const 
 
 DropoutMask DropoutMask::inverted(float p, Philox random, Index first_row, Index first_unit) {
   require_probability("dropout", p);
-  return {p, float(1.0 / (1.0 - double(p))), 0.0f, 0.0f, random, first_row, first_unit};
+  return {p, float(1.0 / (1.0 - double(p))), 0.0f, 0.0f, random, first_row, first_unit, 1};
 }
 
 DropoutMask DropoutMask::alpha(float p, float saturation, Philox random, Index first_row,
@@ -81,7 +81,7 @@ DropoutMask DropoutMask::alpha(float p, float saturation, Philox random, Index f
   require_probability("alpha_dropout", p);
   const double a = alpha_slope(p, saturation);
   const double b = -a * double(p) * double(saturation);
-  return {p, float(a), float(b), saturation, random, first_row, first_unit};
+  return {p, float(a), float(b), saturation, random, first_row, first_unit, 1};
 }
 
 void BatchKernels::mask(const DropoutMask& mask, MatrixView<const float> y, MatrixView<float> out) {

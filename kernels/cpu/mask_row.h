@@ -9,9 +9,19 @@
 /// Dropout of one row.
 namespace norn {
 
+/// mask_row() where rows are places.
+inline void mask_place(const DropoutMask& mask, Index r, Index count, const float* y, float* out) {
+  const auto row = std::uint64_t(mask.first_row + r / mask.places);
+  for (Index c = 0; c < count; ++c) {
+    const auto unit = std::uint64_t(c * mask.places + r % mask.places);
+    out[c] = mask.value(mask.random.uniform(row, unit), y[c]);
+  }
+}
+
 /// Row r of a matrix with `count` columns, from y to out: they may be the same memory, every
 /// element is read before it is written.
 inline void mask_row(const DropoutMask& mask, Index r, Index count, const float* y, float* out) {
+  if (mask.places > 1) return mask_place(mask, r, count, y, out);
   const float p = mask.p, a = mask.a, b = mask.b, left_out = mask.left_out;
   const auto row = std::uint64_t(mask.first_row + r);
   PhiloxBlocks blocks;

@@ -314,6 +314,35 @@ void find_idle_on_channels(const Graph& graph, Faults& faults) {
   }
 }
 
+// Convolutional layers where no kernel computes them.
+void find_idle_windows(const Graph& graph, Faults& faults) {
+  const auto layer_of = [&](int number) { return graph.network.layers[std::size_t(number)]; };
+  for (const LayerDescriptor& layer : graph.network.layers)
+    if (layer.type == LayerType::convolutional && layer.kind == LayerKind::output)
+      faults.add(layer, "Kind",
+                 "a Convolutional Output layer is not supported; make it a Hidden layer, with a "
+                 "FullyConnected Output layer behind it");
+  for (const Edge& edge : graph.edges) {
+    const LayerDescriptor &layer = layer_of(edge.destination), &source = layer_of(edge.source);
+    if (layer.type != LayerType::convolutional) continue;
+    if (edge.shared_with >= 0)
+      faults.add(
+          layer, "SharedWeights",
+          fmt::format("the filters of layer \"{}\" on \"{}\" cannot be shared: SharedWeights "
+                      "on Convolutional layers is not supported; remove it",
+                      layer.name, source.name));
+    if (!edge.has_weights() &&
+        (source.type != LayerType::convolutional || source.extent != layer.extent))
+      faults.add(
+          layer, "Skip",
+          fmt::format("a skip into a Convolutional layer comes from a Convolutional layer of "
+                      "its size, {}, but \"{}\" is {} and {}; remove it",
+                      extent_text(layer.extent.data(), layer.dimensions), source.name,
+                      rules_of(source.type).name,
+                      extent_text(source.extent.data(), source.dimensions)));
+  }
+}
+
 // A norm over weights that other layers change, too.
 void find_shared_norms(const Graph& graph, Faults& faults) {
   std::vector<bool> has_users(graph.edges.size());
@@ -340,6 +369,7 @@ void find_shared_norms(const Graph& graph, Faults& faults) {
 Faults faults_in_use(const Graph& graph, Use use, const std::string& where) {
   Faults faults(where, graph.network);
   find_idle_kinds(graph, faults);
+  find_idle_windows(graph, faults);
   if (use == Use::training) {
     find_idle_dropout(graph, faults);
     find_idle_on_channels(graph, faults);

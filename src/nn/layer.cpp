@@ -200,7 +200,7 @@ void UnitLayer::softmax(const Compute& compute, Index examples) {
 DropoutMask UnitLayer::dropout_mask(const StepPosition& position) const {
   const Philox random =
       Philox::stream(position.seed, RandomPurpose::dropout, std::uint32_t(settings_.number));
-  const Index first_row = (position.step * settings_.batch + first_row_) * settings_.places;
+  const Index first_row = position.step * settings_.batch + first_row_;
   const float p = descriptor().dropout;
   const auto of_activation = [&]<typename F>(const F& f) {
     if constexpr (F::dropout == DropoutKind::alpha)
@@ -208,7 +208,9 @@ DropoutMask UnitLayer::dropout_mask(const StepPosition& position) const {
     else
       return DropoutMask::inverted(p, random, first_row, mine().begin);
   };
-  return std::visit(of_activation, pointwise_activation(descriptor()));
+  DropoutMask mask = std::visit(of_activation, pointwise_activation(descriptor()));
+  mask.places = settings_.places;
+  return mask;
 }
 
 void UnitLayer::undo_dropout(const Compute& compute, Index examples, const StepPosition& position) {

@@ -35,6 +35,7 @@ class Draw {
       const bool same = layer.stride[std::size_t(a)] == 1;
       layer.kernel[std::size_t(a)] = same ? 2 * upto(3) - 1 : upto(5);
     }
+    if (coin()) layer.dropout = 0.3f;
     return layer;
   }
 
