@@ -96,7 +96,9 @@ class GivenParameters {
   }
 
   bool is_finite(const Parameter& parameter) {
-    const Index columns = parameter.extent.size() > 1 ? parameter.extent[1] : 1;
+    Index columns = 1;
+    for (std::size_t axis = 1; axis < parameter.extent.size(); ++axis)
+      columns *= parameter.extent[axis];
     for (Index i = 0; i < parameter.extent[0]; ++i)
       for (Index j = 0; j < columns; ++j)
         if (const float value = parameter.at(i, j); !std::isfinite(value)) {
@@ -131,8 +133,8 @@ std::vector<float> vector_of(const Parameter& given) {
 void fill(Network& network, GivenParameters& given) {
   for (const NetworkParameter& parameter : network.parameters()) {
     if (parameter.matrix) {
-      const WeightShape& shape = parameter.matrix->shape();
-      if (const Parameter* array = given.take(parameter.name, {shape.sources, shape.destinations}))
+      const std::vector<Index> extent = array_extent(network.graph(), parameter.edge);
+      if (const Parameter* array = given.take(parameter.name, extent))
         fill_matrix(network, parameter.edge, *array);
       continue;
     }

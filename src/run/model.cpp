@@ -111,10 +111,13 @@ Parameter edge_parameter(Network& network, const NetworkParameter& parameter,
   const int number = parameter.edge;
   const WeightShape& shape = parameter.matrix->shape();
   std::string name = parameter.name;
-  std::vector<Index> extent = {shape.sources, shape.destinations};
+  std::vector<Index> extent = array_extent(network.graph(), number);
   if (const auto whole = whole_here(network, number)) {
-    std::vector<Index> stride = {whole->stride, 1};
-    if (shape.by_destination) std::ranges::reverse(stride);
+    std::vector<Index> stride(extent.size(), 1);
+    for (std::size_t axis = extent.size() - 1; axis-- > 1;)
+      stride[axis] = stride[axis + 1] * extent[axis + 1];
+    const bool rows_are_stored = matrix_of(network.graph(), number).rows_are_outputs;
+    (shape.by_destination && !rows_are_stored ? stride[1] : stride[0]) = whole->stride;
     return {std::move(name), std::move(extent), std::move(stride), whole->data, owner};
   }
   std::vector<float> values;

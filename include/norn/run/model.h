@@ -19,18 +19,24 @@ class Communicator;
 /// A trained network in memory, ready to be used.
 namespace norn::run {
 
-/// Weights or a vector of a layer, under a name that stays the same. Element (i, j) stands at
-/// data[i * stride[0] + j * stride[1]].
+/// Weights or a vector of a layer, under a name that stays the same. Element (i, j, ..) stands at
+/// data[i * stride[0] + j * stride[1] + ..].
 struct Parameter {
   /// "Input -> Hidden", "Hidden bias", "Hidden runningMeanBN", "Input featureWeights".
   std::string name;
-  std::vector<Index> extent;  ///< [source units, units] or [units]
+  /// [source units, units], [units]; of a convolution [channels of the layer, channels of the
+  /// source, .., y, x] and [channels].
+  std::vector<Index> extent;
   std::vector<Index> stride;  ///< elements from one to the next, as long as extent
   const float* data = nullptr;
   std::shared_ptr<const void> owner;  ///< keeps them, also when the model is gone
 
+  /// Element j of row i: the axes behind the first are counted as one.
   float at(Index i, Index j = 0) const {
-    return data[i * stride[0] + (stride.size() > 1 ? j * stride[1] : 0)];
+    Index offset = i * stride[0];
+    for (std::size_t axis = extent.size(); axis-- > 1; j /= extent[axis])
+      offset += j % extent[axis] * stride[axis];
+    return data[offset];
   }
 };
 

@@ -14,9 +14,21 @@ namespace {
 constexpr const char* kFeatureWeights = "featureWeights";
 constexpr Index kRunElements = Index(1) << 23;  // 32 MiB of floats
 
-// Where the source units of each rank stand in a run of `count` source rows from `first` on.
-std::vector<Range> source_shares(Network& network, int edge, Index first, Index count) {
-  std::vector<Range> shares = network.shares(network.graph().edges[std::size_t(edge)].source);
+// A matrix as files see it: rows of source units; of filters a row for each, which then takes the
+// part of a source unit.
+WeightShape in_files(const Network& network, int edge, WeightShape shape) {
+  if (!matrix_of(network.graph(), edge).rows_are_outputs) return shape;
+  std::swap(shape.sources, shape.destinations);
+  shape.by_destination = false;
+  shape.by_source = true;
+  return shape;
+}
+
+// Where the rows of each rank stand in a run of `count` rows from `first` on.
+std::vector<Range> row_shares(Network& network, int edge, Index first, Index count) {
+  const Edge& e = network.graph().edges[std::size_t(edge)];
+  const bool filters = matrix_of(network.graph(), edge).rows_are_outputs;
+  std::vector<Range> shares = network.shares(filters ? e.destination : e.source);
   for (Range& share : shares)
     share = {std::clamp<Index>(share.begin - first, 0, count),
              std::clamp<Index>(share.end - first, 0, count)};
@@ -94,8 +106,7 @@ void copy_own(const WeightShape& shape, MatrixView<float> stored, MatrixView<flo
 }
 
 template <typename Body>
-void for_runs(Network& network, int edge, const Body& body) {
-  const WeightShape& shape = network.weights(edge)->shape();
+void for_runs(const WeightShape& shape, const Body& body) {
   const Index run = std::max<Index>(1, kRunElements / std::max<Index>(1, shape.destinations));
   Matrix<float> rows(std::min(run, shape.sources), shape.destinations);
   for (Index first = 0; first < shape.sources; first += run)
@@ -138,6 +149,15 @@ std::array<Index, kWeightAxes.size()> weight_extents(const Graph& graph, int edg
   return extents;
 }
 
+std::vector<Index> array_extent(const Graph& graph, int edge) {
+  const EdgeMatrix matrix = matrix_of(graph, edge);
+  if (!matrix.rows_are_outputs) return {matrix.inputs, matrix.outputs};
+  const auto extents = weight_extents(graph, edge);
+  const int destination = graph.edges[std::size_t(edge)].destination;
+  return {extents.begin(),
+          extents.begin() + 1 + graph.network.layers[std::size_t(destination)].dimensions};
+}
+
 namespace {
 
 // The units of a layer of which this rank has such a vector.
@@ -167,15 +187,15 @@ void scatter_units(Network& network, int layer, const std::vector<float>& whole,
 void gather_rows(Network& network, int edge, int part,
                  const std::function<void(Index, MatrixView<const float>)>& take) {
   Weights& weights = *network.weights(edge);
-  const WeightShape shape = weights.shape_of(part);
+  const WeightShape shape = in_files(network, edge, weights.shape_of(part));
   Communicator& communicator = network.context().communicator;
-  for_runs(network, edge, [&](Index first, MatrixView<float> rows) {
+  for_runs(shape, [&](Index first, MatrixView<float> rows) {
     const Range here = stored_rows(shape, first, rows.rows);
     OwnRows own(shape, network.context().compute.memory, weights.part(part), here);
     own.read();
     copy_own(shape, own.host(), rows.row_range(here.begin - first, here.count()), true);
-    if (shape.by_source)
-      communicator.all_gather_rows(rows, source_shares(network, edge, first, rows.rows));
+    if (shape.by_source && !shape.replicated)
+      communicator.all_gather_rows(rows, row_shares(network, edge, first, rows.rows));
     else if (!shape.replicated)
       communicator.all_gather_columns(
           rows, network.shares(network.graph().edges[std::size_t(edge)].destination));
@@ -186,9 +206,9 @@ void gather_rows(Network& network, int edge, int part,
 void scatter_rows(Network& network, int edge, int part,
                   const std::function<void(Index, MatrixView<float>)>& give) {
   Weights& weights = *network.weights(edge);
-  const WeightShape shape = weights.shape_of(part);
+  const WeightShape shape = in_files(network, edge, weights.shape_of(part));
   Communicator& communicator = network.context().communicator;
-  for_runs(network, edge, [&](Index first, MatrixView<float> rows) {
+  for_runs(shape, [&](Index first, MatrixView<float> rows) {
     if (communicator.rank() == 0) give(first, rows);
     communicator.broadcast(
         {reinterpret_cast<std::byte*>(rows.data), std::size_t(rows.size()) * sizeof(float)}, 0);

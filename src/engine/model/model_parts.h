@@ -27,18 +27,23 @@ std::string feature_weights_name(const std::string& layer);
 inline constexpr std::array kWeightAxes = {"width", "height", "length", "depth", "breadth"};
 std::array<Index, kWeightAxes.size()> weight_extents(const Graph& graph, int edge);
 
+/// The axes of an edge's matrix where it is an array: [inputs, outputs], of filters
+/// [K, C, .., y, x].
+std::vector<Index> array_extent(const Graph& graph, int edge);
+
 /// The whole vector on every rank.
 std::vector<float> gather_units(Network& network, int layer, const HeldBuffer<float>& mine);
 /// This rank's units of a whole vector.
 void scatter_units(Network& network, int layer, const std::vector<float>& whole,
                    HeldBuffer<float>& mine);
 
-/// Goes through a weight matrix [sources x destinations] in runs of whole source rows of bounded
-/// size, on every rank. part 0: values, 1 and 2: the state of the update rule.
+/// Goes through a weight matrix [sources x destinations], or filters [K x C * taps], in runs of
+/// whole rows of bounded size, on every rank. part 0: values, 1 and 2: the state of the update
+/// rule.
 void gather_rows(Network& network, int edge, int part,
-                 const std::function<void(Index first_source, MatrixView<const float> rows)>& take);
+                 const std::function<void(Index first_row, MatrixView<const float> rows)>& take);
 /// The same the other way round: `give` fills the rows (it is called on rank 0 only).
 void scatter_rows(Network& network, int edge, int part,
-                  const std::function<void(Index first_source, MatrixView<float> rows)>& give);
+                  const std::function<void(Index first_row, MatrixView<float> rows)>& give);
 
 }  // namespace norn
