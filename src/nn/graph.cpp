@@ -331,15 +331,13 @@ void find_idle_windows(const Graph& graph, Faults& faults) {
           fmt::format("the filters of layer \"{}\" on \"{}\" cannot be shared: SharedWeights "
                       "on Convolutional layers is not supported; remove it",
                       layer.name, source.name));
-    if (!edge.has_weights() &&
-        (source.type != LayerType::convolutional || source.extent != layer.extent))
-      faults.add(
-          layer, "Skip",
-          fmt::format("a skip into a Convolutional layer comes from a Convolutional layer of "
-                      "its size, {}, but \"{}\" is {} and {}; remove it",
-                      extent_text(layer.extent.data(), layer.dimensions), source.name,
-                      rules_of(source.type).name,
-                      extent_text(source.extent.data(), source.dimensions)));
+    const bool fits = source.type == LayerType::convolutional && source.extent == layer.extent &&
+                      source.kind == LayerKind::hidden;
+    if (!edge.has_weights() && !fits)
+      faults.add(layer, "Skip",
+                 fmt::format("a skip into a Convolutional layer comes from a hidden Convolutional "
+                             "layer of its size, {}, which \"{}\" is not; remove it",
+                             extent_text(layer.extent.data(), layer.dimensions), source.name));
   }
 }
 

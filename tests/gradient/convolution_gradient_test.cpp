@@ -27,7 +27,7 @@ class Draw {
                               std::vector<std::string> sources) {
     LayerDescriptor layer = hidden_layer(
         name, 2 * upto(4) - 1, std::move(sources),
-        coin() ? LayerActivation(Activation(Tanh{})) : LayerActivation(Activation(Elu{})));
+        coin() ? LayerActivation(Activation(Tanh{})) : LayerActivation(Activation(Sigmoid{})));
     layer.type = LayerType::convolutional;
     layer.kernel_dimensions = axes;
     for (int a = 0; a < axes; ++a) {
@@ -60,7 +60,8 @@ TEST(ConvolutionGradient, AgreesWithFloat64) {
                  << "case " << i << ", " << axes << " axes, " << examples << " examples");
     problem.set_data("In", {.sparse = false}, examples, seed + i);
     problem.set_data("Out", {}, examples, seed + i + 1);
-    EXPECT_TRUE(engine_agrees(problem, seed + i, {}));
+    // The gradient of a filter's bias is what hundreds of places leave of each other.
+    EXPECT_TRUE(engine_agrees(problem, seed + i, {.gradient = 5e-4}));
   }
 }
 

@@ -324,16 +324,16 @@ TEST(Graph, ProblemsHaveTheirPlacesInParts) {
 }
 
 TEST(Graph, EveryLayerThatCannotRunIsNamed) {
-  const Graph graph = graph_of(R"({"Type": "Convolutional", "N": [8, 8, 3]},
-                      {"Type": "Convolutional", "N": 4, "Kernel": [3, 3]}, {"Kind": "Target"})");
+  const Graph graph = graph_of(R"({"N": 8}, {"Type": "Pooling", "Function": "LRN"},
+                      {"Kind": "Target"})");
   try {
     require_runnable(graph, Use::training, "net.json");
     ADD_FAILURE();
   } catch (const UsageError& error) {
     EXPECT_STREQ(
         error.what(),
-        "net.json:2: layer \"Hidden1\": Type Convolutional can be read and checked, but this build "
-        "has no kernels to train or run it; it runs networks of FullyConnected layers\n"
+        "net.json:2: layer \"Hidden1\": Type Pooling can be read and checked, but this build has "
+        "no kernels to train or run it; it runs networks of FullyConnected, Convolutional layers\n"
         "net.json:2: layer \"Target2\": Kind Target has no meaning in training or prediction; use "
         "Output");
   }
@@ -360,8 +360,17 @@ TEST(Graph, WhyNotRunnableNamesLayerAndReason) {
   };
   EXPECT_EQ(reason(R"({"Type": "Convolutional", "N": [8, 8, 3]},
                       {"Type": "Convolutional", "N": 4, "Kernel": [3, 3]}, {"N": 2})"),
-            "layer \"Hidden1\": Type Convolutional can be read and checked, but this build has no "
-            "kernels to train or run it; it runs networks of FullyConnected layers");
+            "runs");
+  EXPECT_EQ(reason(R"({"Type": "Convolutional", "N": [8, 8, 3]},
+                      {"Type": "Convolutional", "N": 4, "Kernel": [3, 3]})"),
+            "layer \"Output1\": a Convolutional Output layer is not supported; make it a Hidden "
+            "layer, with a FullyConnected Output layer behind it");
+  EXPECT_EQ(
+      reason(R"({"Type": "Convolutional", "N": [8, 8, 3]},
+                      {"Type": "Convolutional", "N": 3, "Kernel": [3, 3], "Skip": "Input0"},
+                      {"N": 2})"),
+      "layer \"Hidden1\": a skip into a Convolutional layer comes from a hidden Convolutional "
+      "layer of its size, 8 x 8 x 3, which \"Input0\" is not; remove it");
   EXPECT_THAT(reason(R"({"N": 8}, {"Type": "Pooling", "Function": "LRN"}, {"N": 2})"),
               testing::StartsWith("layer \"Hidden1\": Type Pooling can be read and checked"));
   EXPECT_EQ(reason(R"({"N": 8}, {"Kind": "Output", "Name": "O"}, {"Name": "P"})"),
