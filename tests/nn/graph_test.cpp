@@ -332,7 +332,7 @@ TEST(Graph, EveryLayerThatCannotRunIsNamed) {
   } catch (const UsageError& error) {
     EXPECT_STREQ(
         error.what(),
-        "net.json:2: layer \"Hidden1\": Type Pooling can be read and checked, but this build has "
+        "net.json:1: layer \"Hidden1\": Type Pooling can be read and checked, but this build has "
         "no kernels to train or run it; it runs networks of FullyConnected, Convolutional layers\n"
         "net.json:2: layer \"Target2\": Kind Target has no meaning in training or prediction; use "
         "Output");
