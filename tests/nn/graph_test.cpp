@@ -361,16 +361,6 @@ TEST(Graph, WhyNotRunnableNamesLayerAndReason) {
   EXPECT_EQ(reason(R"({"Type": "Convolutional", "N": [8, 8, 3]},
                       {"Type": "Convolutional", "N": 4, "Kernel": [3, 3]}, {"N": 2})"),
             "runs");
-  EXPECT_EQ(reason(R"({"Type": "Convolutional", "N": [8, 8, 3]},
-                      {"Type": "Convolutional", "N": 4, "Kernel": [3, 3]})"),
-            "layer \"Output1\": a Convolutional Output layer is not supported; make it a Hidden "
-            "layer, with a FullyConnected Output layer behind it");
-  EXPECT_EQ(
-      reason(R"({"Type": "Convolutional", "N": [8, 8, 3]},
-                      {"Type": "Convolutional", "N": 3, "Kernel": [3, 3], "Skip": "Input0"},
-                      {"N": 2})"),
-      "layer \"Hidden1\": a skip into a Convolutional layer comes from a hidden Convolutional "
-      "layer of its size, 8 x 8 x 3, which \"Input0\" is not; remove it");
   EXPECT_THAT(reason(R"({"N": 8}, {"Type": "Pooling", "Function": "LRN"}, {"N": 2})"),
               testing::StartsWith("layer \"Hidden1\": Type Pooling can be read and checked"));
   EXPECT_EQ(reason(R"({"N": 8}, {"Kind": "Output", "Name": "O"}, {"Name": "P"})"),

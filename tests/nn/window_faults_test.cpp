@@ -142,14 +142,37 @@ TEST(WindowFaults, FiltersAreNotTransposed) {
                         "transposed; remove \"Transposed\""));
 }
 
-std::string unsupported(const std::string& keys) {
-  const Graph graph = graph_of(kImages + convolution_with(keys) + kLabels);
+std::string not_run(const std::string& layers) {
+  const Graph graph = graph_of(kImages + layers);
   try {
     require_runnable(graph, Use::training, "net");
     return "none";
   } catch (const UsageError& error) {
     return error.what();
   }
+}
+
+std::string unsupported(const std::string& keys) {
+  return not_run(convolution_with(keys) + kLabels);
+}
+
+TEST(WindowFaults, WhatNoKernelConvolves) {
+  EXPECT_EQ(not_run(R"({"Name": "C", "Type": "Convolutional", "N": 3, "Kernel": [3, 3],
+"DataSet": "images"})"),
+            "net:1: layer \"C\": a Convolutional Output layer is not supported; make it a Hidden "
+            "layer, with a FullyConnected Output layer behind it");
+  EXPECT_EQ(not_run(R"({"Name": "C", "Type": "Convolutional", "N": 3, "Kernel": [3, 3],
+"Skip": "I"})" + std::string(kLabels)),
+            "net:2: layer \"C\": a skip into a Convolutional layer comes from a hidden "
+            "Convolutional layer of its size, 8 x 8 x 3, which \"I\" is not; remove it");
+  EXPECT_EQ(not_run(convolution_with(R"("Source": "I")") +
+                    R"(, {"Name": "D", "Type": "Convolutional", "N": 4, "Kernel": [3, 3],
+"Source": "I", "SharedWeights":
+{"InputLayer": "I", "SourceInputLayer": "I", "SourceOutputLayer": "C"}},
+{"Name": "B", "N": 2, "Source": ["C", "D"]})" +
+                    kLabels),
+            "net:2: layer \"D\": the filters of layer \"D\" on \"I\" cannot be shared: "
+            "SharedWeights on Convolutional layers is not supported; remove it");
 }
 
 TEST(WindowFaults, WhatIsSaidOfUnitsIsNotOfChannels) {
