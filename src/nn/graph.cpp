@@ -431,10 +431,11 @@ std::vector<int> Graph::matrices(int layer) const {
   return found;
 }
 
-bool feeds_by_unit(const NetworkDescriptor& network, const std::string& source) {
+bool needs_dense_units(const NetworkDescriptor& network, const std::string& source) {
   return std::ranges::any_of(network.layers, [&](const LayerDescriptor& layer) {
+    const LayerTypeRules& rules = rules_of(layer.type);
     return std::ranges::count(layer.skips, source) > 0 ||
-           (rules_of(rules_of(layer.type).edges).by_unit &&
+           ((rules.has_window || rules_of(rules.edges).by_unit) &&
             std::ranges::count(layer.sources, source) > 0);
   });
 }

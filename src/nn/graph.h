@@ -68,8 +68,8 @@ Graph make_graph(NetworkDescriptor network, const std::vector<DatasetShape>& dat
 /// make_graph().
 void check_network(const NetworkDescriptor& network, const std::string& where);
 
-/// Whether a layer sees the units of one by their number, so that they cannot be sparse.
-bool feeds_by_unit(const NetworkDescriptor& network, const std::string& source);
+/// Whether a layer sees the units of one by their number or place, so that they cannot be sparse.
+bool needs_dense_units(const NetworkDescriptor& network, const std::string& source);
 
 /// What a network is asked to do.
 enum class Use { prediction, training };

@@ -111,7 +111,7 @@ std::vector<DatasetShape> shapes_without_data(const NetworkDescriptor& network) 
       shapes.push_back({layer.dataset,
                         layer.dimensions,
                         {layer.extent[0], layer.extent[1], layer.extent[2]},
-                        !feeds_by_unit(network, layer.name)});
+                        !needs_dense_units(network, layer.name)});
   return shapes;
 }
 

@@ -103,6 +103,30 @@ class FromParameters : public testing::Test {
   TempDir folder_;
 };
 
+// Also without data, from which would follow that the input is dense.
+TEST_F(FromParameters, OfConvolutionsAreArraysOfAllTheirAxes) {
+  std::mt19937 random(std::random_device{}());
+  std::vector<float> pictures(std::size_t(kRows * 24));
+  for (float& value : pictures) value = std::uniform_real_distribution<float>(-1.0f, 1.0f)(random);
+  TrainOptions options;
+  options.network = R"({"Layers": [
+    {"Kind": "Input", "Type": "Convolutional", "N": [4, 3, 2], "DataSet": "pictures"},
+    {"Kind": "Hidden", "Type": "Convolutional", "N": 5, "Kernel": [3, 1], "Activation": "Tanh"},
+    {"Kind": "Output", "N": 43, "DataSet": "films_output"}],
+    "Training": {"Batch": 30, "Epochs": 1}})";
+  options.sets = {{.name = "pictures", .width = 24, .dense = pictures}, set("films_output")};
+  options.device = on_cpu().device;
+  const std::unique_ptr<Model> model = std::move(train(options).model);
+  const std::vector<Parameter> held = model->parameters();
+  ASSERT_EQ(held.size(), 4u);
+  EXPECT_THAT(held[0].extent, ElementsAre(5, 2, 1, 3));
+  EXPECT_THAT(held[1].extent, ElementsAre(4 * 3 * 5, kWidth));
+  const std::string file = folder_ / "pictures.nc";
+  model->save(file);
+  expect_equal(Model(file, on_cpu()).parameters(), held);
+  expect_equal(model_from_parameters(parts_of(*model), on_cpu())->parameters(), held);
+}
+
 TEST_F(FromParameters, GiveTheModelTheyCameFrom) {
   const std::unique_ptr<Model> model = trained();
   const std::unique_ptr<Model> again = model_from_parameters(parts_of(*model), on_cpu());
