@@ -142,8 +142,8 @@ void UpdateByOwners::tensors(TensorUses& uses) const {
 void UpdateByOwners::work(const StepFacts& facts, WorkList& list) const {
   for (int edge : facts.matrices(layer)) {
     count_product(facts, list, "weight update", edge);
-    const double weights =
-        double(weights_of(facts, edge) / facts.channels(layer) * facts.units(layer));
+    const Index of_channel = weights_of(facts, edge) / facts.channels(layer);
+    const auto weights = double(of_channel * facts.units(layer));
     list.pass("weight update",
               weights * (list.update_bytes() + kFloat * double(ExamplePartition::kRuns)));
   }
