@@ -72,7 +72,7 @@ void draw_training(Dice& dice, JsonValue& training) {
   maybe("RateMinimum", dice.share());
   maybe("AlphaMultiplier", dice.share());
   maybe("ClipGradient", dice.share());
-  maybe("ValidationSplit", 0.3 * dice.share());
+  maybe("ValidationSplit", 0.1 + 0.2 * dice.share());
   maybe("ValidationSeed", dice.below(9));
   maybe("ValidationBy", "Entry");
   if (!training["ValidationSplit"].is_null()) maybe("KeepBest", "loss");
