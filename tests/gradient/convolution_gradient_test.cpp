@@ -2,6 +2,7 @@
 // Cost and gradients of networks with Convolutional layers, of windows drawn at random.
 #include "tests/support/gradient_check.h"
 
+#include <algorithm>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -18,24 +19,35 @@ class Draw {
   LayerDescriptor image(int axes) {
     LayerDescriptor layer = input_layer("In", 1);
     layer.extent = {1, 1, 1, 1};
-    for (int a = 0; a < axes; ++a) layer.extent[std::size_t(a)] = upto(9);
-    layer.extent[std::size_t(axes)] = upto(5);
+    for (int a = 0; a < axes; ++a) layer.extent[std::size_t(a)] = upto(axes < 3 ? 8 : 4);
+    layer.extent[std::size_t(axes)] = upto(3);
     layer.dimensions = axes + 1;
     return layer;
   }
-  LayerDescriptor convolution(const std::string& name, int axes, bool keeps_size,
-                              std::vector<std::string> sources) {
+  LayerDescriptor convolution(const std::string& name, int axes, std::vector<std::string> sources) {
     LayerDescriptor layer = hidden_layer(
-        name, 2 * upto(4) - 1, std::move(sources),
+        name, 2 * upto(3) - 1, std::move(sources),
         coin() ? LayerActivation(Activation(Tanh{})) : LayerActivation(Activation(Sigmoid{})));
     layer.type = LayerType::convolutional;
     layer.kernel_dimensions = axes;
     for (int a = 0; a < axes; ++a) {
-      layer.stride[std::size_t(a)] = keeps_size || coin() ? 1 : 1 + upto(3);
+      layer.stride[std::size_t(a)] = coin() ? 1 : 1 + upto(3);
       const bool same = layer.stride[std::size_t(a)] == 1;
       layer.kernel[std::size_t(a)] = same ? 2 * upto(3) - 1 : upto(5);
     }
     if (coin()) layer.dropout = 0.3f;
+    return layer;
+  }
+  // One that gives as many places as it reads.
+  LayerDescriptor convolution_of(const LayerDescriptor& source, const std::string& name,
+                                 const std::string& first, Index channels) {
+    LayerDescriptor layer = convolution(name, source.dimensions - 1, {first});
+    layer.extent[0] = channels;
+    for (int a = 0; a < layer.kernel_dimensions; ++a) {
+      layer.stride[std::size_t(a)] = 1;
+      layer.kernel[std::size_t(a)] =
+          2 * upto(std::max<Index>(1, source.extent[std::size_t(a)] / 2)) - 1;
+    }
     return layer;
   }
 
@@ -48,10 +60,10 @@ TEST(ConvolutionGradient, AgreesWithFloat64) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   for (std::uint64_t i = 0; i < 20; ++i) {
     Draw draw(seed + i);
-    const int axes = int(draw.upto(2));  // sizes of data sets have three
+    const int axes = int(draw.upto(3));
     Problem problem;
-    problem.network.layers = {draw.image(axes), draw.convolution("First", axes, false, {"In"}),
-                              draw.convolution("Second", axes, false, {"First"}),
+    problem.network.layers = {draw.image(axes), draw.convolution("First", axes, {"In"}),
+                              draw.convolution("Second", axes, {"First"}),
                               hidden_layer("Full", draw.upto(9), {"Second", "First"}),
                               output_layer("Out", 1 + draw.upto(7), {"Full"}, SoftMax{})};
     const Index examples = 1 + draw.upto(11);
@@ -62,6 +74,38 @@ TEST(ConvolutionGradient, AgreesWithFloat64) {
     problem.set_data("Out", {}, examples, seed + i + 1);
     // The gradient of a filter's bias is what hundreds of places leave of each other.
     EXPECT_TRUE(engine_agrees(problem, seed + i, {.gradient = 5e-4}));
+  }
+}
+
+// What is added up, also as it is, and normalised by channel.
+TEST(ConvolutionGradient, AgreesWithSkipsSeveralSourcesAndNormalisation) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    Draw draw(seed + i);
+    const int axes = int(draw.upto(3));
+    Problem problem;
+    const LayerDescriptor image = draw.image(axes);
+    const Index channels = draw.upto(4);
+    LayerDescriptor first = draw.convolution_of(image, "First", "In", channels);
+    LayerDescriptor second = draw.convolution_of(image, "Second", "First", channels);
+    second.skips = {"First"};
+    first.batch_normalization = draw.coin();
+    second.batch_normalization = draw.coin();
+    problem.network.layers = {image,
+                              first,
+                              second,
+                              draw.convolution("Both", axes, {"In", "Second", "First"}),
+                              hidden_layer("Full", draw.upto(9), {"Both", "Second"}),
+                              output_layer("Out", 1 + draw.upto(7), {"Full"}, SoftMax{})};
+    const Index examples = 5 + draw.upto(7);
+    problem.planned_batch = examples + draw.upto(5);
+    SCOPED_TRACE(testing::Message()
+                 << "case " << i << ", " << axes << " axes, " << examples << " examples");
+    problem.set_data("In", {.sparse = false}, examples, seed + i);
+    problem.set_data("Out", {}, examples, seed + i + 1);
+    // Before batch normalisation a bias has no gradient, and a filter none along itself.
+    EXPECT_TRUE(engine_agrees(problem, seed + i, {.gradient = 3e-3, .cancelled = 2e-5}));
   }
 }
 

@@ -165,7 +165,8 @@ EngineStep engine_step(const Problem& problem, const Parameters& parameters) {
 
 testing::AssertionResult gradients_agree(const reference::Network& network,
                                          const Parameters& expected, const Parameters& parameters,
-                                         const Parameters& got, double tolerance) {
+                                         const Parameters& got, const Tolerance& tolerance) {
+  const double factor = tolerance_factor();
   std::string problems;
   for_each_group(network, [&](const std::string& name, const auto& group, double) {
     const Row& want = group(expected);
@@ -185,7 +186,7 @@ testing::AssertionResult gradients_agree(const reference::Network& network,
         where = i;
       }
     }
-    if (!(worst <= tolerance * scale + rounding))
+    if (!(worst <= factor * (tolerance.gradient * scale + tolerance.cancelled) + rounding))
       problems += fmt::format("\n  {} [{}]: {}, expected {}; the largest here is {}", name, where,
                               have[where], want[where], scale);
   });
@@ -214,8 +215,7 @@ testing::AssertionResult engine_agrees(Problem problem, std::uint64_t seed,
         tolerance_factor() * tolerance.cost * std::max(std::abs(cost), 1e-3)))
     return testing::AssertionFailure()
            << fmt::format("cost {}, expected {} (seed {})", step.cost, cost, seed);
-  return gradients_agree(network, expected, parameters, step.gradient,
-                         tolerance_factor() * tolerance.gradient)
+  return gradients_agree(network, expected, parameters, step.gradient, tolerance)
          << fmt::format(" (seed {})", seed);
 }
 

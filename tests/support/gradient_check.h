@@ -16,6 +16,8 @@ struct Tolerance {
   /// Of a gradient, relative to the largest of its matrix or vector; beside it stands the rounding
   /// of a parameter in float32, from whose change the gradient is read.
   double gradient = 5e-6;
+  /// Beside both: what terms leave that cancel, as those of a bias before batch normalisation.
+  double cancelled = 0.0;
 };
 
 /// Gradients of what training goes down, means over the batch and over the users of a matrix, by
@@ -43,7 +45,8 @@ EngineStep engine_step(const Problem& problem, const reference::Parameters& para
 testing::AssertionResult gradients_agree(const reference::Network& network,
                                          const reference::Parameters& expected,
                                          const reference::Parameters& parameters,
-                                         const reference::Parameters& got, double tolerance);
+                                         const reference::Parameters& got,
+                                         const Tolerance& tolerance = {});
 
 /// Cost and all gradients of the problem at random parameters.
 testing::AssertionResult engine_agrees(Problem problem, std::uint64_t seed,

@@ -128,7 +128,8 @@ std::vector<DatasetShape> Problem::shapes() const {
     if (data[i]) {
       const LayerDescriptor& layer = network.layers[i];
       DatasetShape shape{layer.dataset, 1, {data[i]->width, 1, 1}, data[i]->is_sparse};
-      if (layer.dimensions > 1 && layer.units() == data[i]->width) {
+      // Sets of data have three axes at most; layers may have four.
+      if (layer.dimensions > 1 && layer.dimensions < 4 && layer.units() == data[i]->width) {
         shape.dimensions = layer.dimensions;
         shape.extent = {layer.extent[0], layer.extent[1], layer.extent[2]};
       }

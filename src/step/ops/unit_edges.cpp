@@ -25,8 +25,8 @@ void for_edges_of_rows(State& state, int layer, Range rows, const Body& body) {
     const UnitEdge edge{state.facts.edge(edges[i]), int(i)};
     const int source = edge.edge.source;
     MatrixView<const float> x;
-    if (state.facts.by_example(source) && state.units[source])
-      x = state.units[source]->whole(rows.count());
+    if (UnitLayer* const unit = state.units[source].get(); unit && state.facts.by_example(source))
+      x = unit->examples_of(unit->activations, rows.count());
     else
       x = state.output_of(source).dense.values.row_range(rows.begin, rows.count());
     std::visit([&](auto& room) { body(edge, room, x); }, state.unit_edges[layer][i]);
