@@ -296,51 +296,6 @@ void find_idle_dropout(const Graph& graph, Faults& faults) {
   }
 }
 
-// What is said of units where a Convolutional layer has channels, or of a layer where it has
-// places.
-void find_idle_on_channels(const Graph& graph, Faults& faults) {
-  for (const LayerDescriptor& layer : graph.network.layers) {
-    if (layer.type != LayerType::convolutional || layer.kind == LayerKind::input) continue;
-    const auto refuse = [&](const char* key, const std::string& next_step) {
-      faults.add(layer, key,
-                 fmt::format("{} on a Convolutional layer is not supported; {}", key, next_step));
-    };
-    if (std::holds_alternative<SoftMax>(layer.activation))
-      refuse("Activation", "SoftMax is for FullyConnected layers: put one behind this layer");
-    if (layer.delta_norm > 0.0f)
-      refuse("DeltaNorm", "remove it, or give it to the FullyConnected layers behind this one");
-    if (sparseness_of(graph.network, layer).beta > 0.0f)
-      refuse("SparsenessPenalty", "remove \"Sparse\" from this layer");
-  }
-}
-
-// Convolutional layers where no kernel computes them.
-void find_idle_windows(const Graph& graph, Faults& faults) {
-  const auto layer_of = [&](int number) { return graph.network.layers[std::size_t(number)]; };
-  for (const LayerDescriptor& layer : graph.network.layers)
-    if (layer.type == LayerType::convolutional && layer.kind == LayerKind::output)
-      faults.add(layer, "Kind",
-                 "a Convolutional Output layer is not supported; make it a Hidden layer, with a "
-                 "FullyConnected Output layer behind it");
-  for (const Edge& edge : graph.edges) {
-    const LayerDescriptor &layer = layer_of(edge.destination), &source = layer_of(edge.source);
-    if (layer.type != LayerType::convolutional) continue;
-    if (edge.shared_with >= 0)
-      faults.add(
-          layer, "SharedWeights",
-          fmt::format("the filters of layer \"{}\" on \"{}\" cannot be shared: SharedWeights "
-                      "on Convolutional layers is not supported; remove it",
-                      layer.name, source.name));
-    const bool fits = source.type == LayerType::convolutional && source.extent == layer.extent &&
-                      source.kind == LayerKind::hidden;
-    if (!edge.has_weights() && !fits)
-      faults.add(layer, "Skip",
-                 fmt::format("a skip into a Convolutional layer comes from a hidden Convolutional "
-                             "layer of its size, {}, which \"{}\" is not; remove it",
-                             extent_text(layer.extent.data(), layer.dimensions), source.name));
-  }
-}
-
 // A norm over weights that other layers change, too.
 void find_shared_norms(const Graph& graph, Faults& faults) {
   std::vector<bool> has_users(graph.edges.size());
@@ -367,10 +322,10 @@ void find_shared_norms(const Graph& graph, Faults& faults) {
 Faults faults_in_use(const Graph& graph, Use use, const std::string& where) {
   Faults faults(where, graph.network);
   find_idle_kinds(graph, faults);
-  find_idle_windows(graph, faults);
+  graph_parts::find_idle_windows(graph, faults);
   if (use == Use::training) {
     find_idle_dropout(graph, faults);
-    find_idle_on_channels(graph, faults);
+    graph_parts::find_idle_on_channels(graph, faults);
     find_shared_norms(graph, faults);
   }
   return faults;

@@ -3,6 +3,7 @@
 #include "src/nn/graph_parts.h"
 
 #include "kernels/named_variant.h"
+#include "src/nn/layer.h"
 #include "src/nn/naming.h"
 
 #include <algorithm>
@@ -189,6 +190,66 @@ void check_windows(const Graph& graph, const std::vector<DatasetShape>& datasets
                              "reads dense data; import it as dense, or put a FullyConnected layer "
                              "between them",
                              from.name, dataset->name, rules_of(layer.type).name));
+  }
+}
+
+namespace {
+
+// An edge into a Convolutional layer.
+void find_idle_window(const LayerDescriptor& layer, const LayerDescriptor& source, const Edge& edge,
+                      Faults& faults) {
+  const bool behind = source.type == LayerType::convolutional && source.kind == LayerKind::hidden;
+  if (edge.shared_with >= 0)
+    faults.add(layer, "SharedWeights",
+               fmt::format("the filters of layer \"{}\" on \"{}\" cannot be shared: SharedWeights "
+                           "on Convolutional layers is not supported; remove it",
+                           layer.name, source.name));
+  if (!edge.has_weights() && !(behind && source.extent == layer.extent))
+    faults.add(layer, "Skip",
+               fmt::format("a skip into a Convolutional layer comes from a hidden Convolutional "
+                           "layer of its size, {}, which \"{}\" is not; remove it",
+                           extent_text(layer.extent.data(), layer.dimensions), source.name));
+  // Channels stand together where they are computed, so no window goes over them.
+  if (edge.has_weights() && behind && layer.dimensions != source.dimensions)
+    faults.add(
+        layer, "Kernel",
+        fmt::format("Kernel has {} numbers, and would go over the {} channels of layer "
+                    "\"{}\", which is {}; that is not supported: give it {}",
+                    layer.dimensions - 1, channels_of(source), source.name,
+                    extent_text(source.extent.data(), source.dimensions), source.dimensions - 1));
+}
+
+}  // namespace
+
+void find_idle_windows(const Graph& graph, Faults& faults) {
+  for (const LayerDescriptor& layer : graph.network.layers) {
+    if (layer.type != LayerType::convolutional || layer.kind == LayerKind::input) continue;
+    if (layer.kind == LayerKind::output)
+      faults.add(layer, "Kind",
+                 "a Convolutional Output layer is not supported; make it a Hidden layer, with a "
+                 "FullyConnected Output layer behind it");
+    if (std::holds_alternative<SoftMax>(layer.activation))
+      faults.add(layer, "Activation",
+                 "Activation on a Convolutional layer is not supported; SoftMax is for "
+                 "FullyConnected layers: put one behind this layer");
+  }
+  for (const Edge& edge : graph.edges)
+    if (const LayerDescriptor& layer = layer_at(graph, edge.destination);
+        layer.type == LayerType::convolutional)
+      find_idle_window(layer, layer_at(graph, edge.source), edge, faults);
+}
+
+void find_idle_on_channels(const Graph& graph, Faults& faults) {
+  for (const LayerDescriptor& layer : graph.network.layers) {
+    if (layer.type != LayerType::convolutional || layer.kind == LayerKind::input) continue;
+    const auto refuse = [&](const char* key, const std::string& next_step) {
+      faults.add(layer, key,
+                 fmt::format("{} on a Convolutional layer is not supported; {}", key, next_step));
+    };
+    if (layer.delta_norm > 0.0f)
+      refuse("DeltaNorm", "remove it, or give it to the FullyConnected layers behind this one");
+    if (sparseness_of(graph.network, layer).beta > 0.0f)
+      refuse("SparsenessPenalty", "remove \"Sparse\" from this layer");
   }
 }
 

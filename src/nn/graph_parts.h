@@ -69,6 +69,11 @@ void check_edges_by_unit(const Graph& graph, const std::vector<DatasetShape>& da
                          const KnownSizes& known, Faults& faults);
 /// Windows, and whatever else computes by unit without adding up, see dense data only.
 void check_windows(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults);
+/// Convolutional layers and edges into them that no kernel computes.
+void find_idle_windows(const Graph& graph, Faults& faults);
+/// What of them training alone would do: what is said of units where they have channels, or of a
+/// layer where they have places.
+void find_idle_on_channels(const Graph& graph, Faults& faults);
 /// Features are weighted in sparse data only.
 void check_weighting(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults);
 /// Sets shared_with and transposed of edges; chains lead to the edge that owns the weights.

@@ -175,7 +175,21 @@ TEST(WindowFaults, WhatNoKernelConvolves) {
             "SharedWeights on Convolutional layers is not supported; remove it");
 }
 
+// Channels stand together behind a convolution: read as another axis they would be mixed up.
+TEST(WindowFaults, NoWindowGoesOverChannels) {
+  const std::string behind =
+      R"(, {"Name": "D", "Type": "Convolutional", "N": 2, "Source": "C", "Kernel": )";
+  EXPECT_EQ(not_run(convolution_with(R"("Source": "I")") + behind + "[3, 3]}" + kLabels), "none");
+  EXPECT_EQ(not_run(convolution_with(R"("Source": "I")") + behind + "[3, 3, 3]}" + kLabels),
+            "net:1: layer \"D\": Kernel has 3 numbers, and would go over the 4 channels of layer "
+            "\"C\", which is 8 x 8 x 4; that is not supported: give it 2");
+}
+
 TEST(WindowFaults, WhatIsSaidOfUnitsIsNotOfChannels) {
+  EXPECT_TRUE(
+      why_not_runnable(graph_of(kImages + convolution_with(R"("Activation": "SoftMax")") + kLabels),
+                       Use::prediction)
+          .has_value());
   EXPECT_THAT(
       unsupported(R"("Activation": "SoftMax")"),
       HasSubstr("layer \"C\": Activation on a Convolutional layer is not supported; SoftMax "
