@@ -6,6 +6,11 @@
 #include <cmath>
 
 namespace norn {
+namespace {
+
+constexpr Index kRowsOfTask = 64;
+
+}  // namespace
 
 void add_run_sums(MatrixView<const double> runs, VectorView<FixedSum> sums) {
   std::fill(sums.begin(), sums.end(), FixedSum());
@@ -27,9 +32,9 @@ void add_products(const float* d, const float* x, Index units, double* sums) {
   }
 }
 
-void normalise_rows(const BatchNormView& norm, VectorView<const FixedSum> moments, Index rows,
-                    MatrixView<float> z, MatrixView<float> normalised,
-                    VectorView<float> inverse_deviation) {
+void normalise_rows(Executor& executor, const BatchNormView& norm,
+                    VectorView<const FixedSum> moments, Index rows, MatrixView<float> z,
+                    MatrixView<float> normalised, VectorView<float> inverse_deviation) {
   const auto approach = [](float& running, double batch) {
     constexpr auto kMomentum = double(NormalizationKernels::momentum);
     running = float((1.0 - kMomentum) * double(running) + kMomentum * batch);
@@ -45,15 +50,18 @@ void normalise_rows(const BatchNormView& norm, VectorView<const FixedSum> moment
     approach(norm.running_mean[c], of_batch);
     approach(norm.running_variance[c], spread / double(std::max<Index>(1, rows - 1)));
   }
-  for (Index r = 0; r < z.rows; ++r)
-    for (Index c = 0; c < units; ++c) {
-      normalised(r, c) = float(double(z(r, c)) - mean[std::size_t(c)]) * inverse_deviation[c];
-      z(r, c) = norm.scale[c] * normalised(r, c) + norm.bias[c];
-    }
+  executor.for_ranges(z.rows, kRowsOfTask, [&](Index begin, Index end, int) {
+    for (Index r = begin; r < end; ++r)
+      for (Index c = 0; c < units; ++c) {
+        normalised(r, c) = float(double(z(r, c)) - mean[std::size_t(c)]) * inverse_deviation[c];
+        z(r, c) = norm.scale[c] * normalised(r, c) + norm.bias[c];
+      }
+  });
 }
 
-void normalise_rows_backward(VectorView<const float> scale, VectorView<const FixedSum> products,
-                             Index rows, Index examples, MatrixView<const float> normalised,
+void normalise_rows_backward(Executor& executor, VectorView<const float> scale,
+                             VectorView<const FixedSum> products, Index rows, Index examples,
+                             MatrixView<const float> normalised,
                              VectorView<const float> inverse_deviation, MatrixView<float> delta,
                              VectorView<float> scale_gradient, VectorView<float> bias_gradient) {
   const Index units = scale.size;
@@ -65,10 +73,12 @@ void normalise_rows_backward(VectorView<const float> scale, VectorView<const Fix
     for (Index c = 0; c < units; ++c)
       gradient[c] = float(products[first + c].value() / double(examples));
   };
-  for (Index r = 0; r < delta.rows; ++r)
-    for (Index c = 0; c < units; ++c)
-      delta(r, c) = scale[c] * inverse_deviation[c] *
-                    (delta(r, c) - bias_gradient[c] - normalised(r, c) * scale_gradient[c]);
+  executor.for_ranges(delta.rows, kRowsOfTask, [&](Index begin, Index end, int) {
+    for (Index r = begin; r < end; ++r)
+      for (Index c = 0; c < units; ++c)
+        delta(r, c) = scale[c] * inverse_deviation[c] *
+                      (delta(r, c) - bias_gradient[c] - normalised(r, c) * scale_gradient[c]);
+  });
   if (rows == examples) return;
   finish(bias_gradient, 0);
   finish(scale_gradient, units);

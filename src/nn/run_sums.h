@@ -4,6 +4,7 @@
 #include "norn/base/fixed_point.h"
 #include "norn/tensor/views.h"
 #include "src/nn/layer.h"
+#include "src/tensor/executor.h"
 
 #include <span>
 #include <vector>
@@ -22,13 +23,14 @@ void add_products(const float* d, const float* x, Index units, double* sums);
 
 /// NormalizationKernels::batch_norm() of some of the rows of a batch.
 ///   moments [2 x units] of all `rows` rows, as add_moments() sums,  z [own rows x units]
-void normalise_rows(const BatchNormView& norm, VectorView<const FixedSum> moments, Index rows,
-                    MatrixView<float> z, MatrixView<float> normalised,
-                    VectorView<float> inverse_deviation);
+void normalise_rows(Executor& executor, const BatchNormView& norm,
+                    VectorView<const FixedSum> moments, Index rows, MatrixView<float> z,
+                    MatrixView<float> normalised, VectorView<float> inverse_deviation);
 /// batch_norm_backward() of some of the rows; gradients are means over the examples.
 ///   products [2 x units] as add_products() sums
-void normalise_rows_backward(VectorView<const float> scale, VectorView<const FixedSum> products,
-                             Index rows, Index examples, MatrixView<const float> normalised,
+void normalise_rows_backward(Executor& executor, VectorView<const float> scale,
+                             VectorView<const FixedSum> products, Index rows, Index examples,
+                             MatrixView<const float> normalised,
                              VectorView<const float> inverse_deviation, MatrixView<float> delta,
                              VectorView<float> scale_gradient, VectorView<float> bias_gradient);
 

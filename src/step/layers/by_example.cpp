@@ -75,8 +75,9 @@ void normalise(State& state, int layer, const OwnRows& own) {
   sum_columns(state, room, own, 2 * units, kSumStatistics,
               [&](Index r, double* sums) { add_moments(z.row(r), units, sums); });
   state.stage("activation");
-  normalise_rows(unit.norm_view(), {room.sums.data(), 2 * units}, state.examples() * own.places, z,
-                 unit.normalised.first_rows(own.rows()), unit.inverse_deviation.view());
+  normalise_rows(state.compute().executor, unit.norm_view(), {room.sums.data(), 2 * units},
+                 state.examples() * own.places, z, unit.normalised.first_rows(own.rows()),
+                 unit.inverse_deviation.view());
 }
 
 void normalise_backward(State& state, int layer, const OwnRows& own, MatrixView<float> d) {
@@ -88,10 +89,10 @@ void normalise_backward(State& state, int layer, const OwnRows& own, MatrixView<
     add_products(d.row(r), normalised.row(r), units, sums);
   });
   state.stage("hidden delta");
-  normalise_rows_backward(unit.norm_scale.value.view(), {room.sums.data(), 2 * units},
-                          state.examples() * own.places, state.examples(), normalised,
-                          unit.inverse_deviation.view(), d, unit.gradient.view(),
-                          unit.gradient2.view());
+  normalise_rows_backward(state.compute().executor, unit.norm_scale.value.view(),
+                          {room.sums.data(), 2 * units}, state.examples() * own.places,
+                          state.examples(), normalised, unit.inverse_deviation.view(), d,
+                          unit.gradient.view(), unit.gradient2.view());
 }
 
 }  // namespace
