@@ -51,11 +51,8 @@ Trained train(const Recipe& recipe, int ranks, int threads) {
   const auto body = [&](Communicator& communicator) {
     const std::unique_ptr<Runtime> runtime = make_test_runtime(threads);
     const Context context = runtime->context(communicator);
-    context.compute.kernels.block_rule = recipe.blocks;
-    Network network(make_graph(recipe.network, recipe.shapes(), recipe.name), recipe.shapes(),
-                    context, recipe.network.training.batch, Pass::training, nullptr,
-                    recipe.layers_by_example());
-    network.initialise(recipe.network.training.seed);
+    const std::unique_ptr<Network> held = network_of(recipe, context);
+    Network& network = *held;
     RecipeData data(recipe);
     const std::vector<double> costs = train_steps(network, data, kSteps);
     const int third = network.graph().layer("Third");

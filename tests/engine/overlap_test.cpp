@@ -77,11 +77,8 @@ LateRun run_late(const Recipe& recipe, int ranks, bool may) {
     const auto late = std::make_shared<LateCollectives>(communicator, context.collectives);
     late->allow_overlap(may);
     context.collectives = late;
-    context.compute.kernels.block_rule = recipe.blocks;
-    Network network(make_graph(recipe.network, recipe.shapes(), recipe.name), recipe.shapes(),
-                    context, recipe.network.training.batch, Pass::training, nullptr,
-                    recipe.layers_by_example());
-    network.initialise(recipe.network.training.seed);
+    const std::unique_ptr<Network> held = network_of(recipe, context);
+    Network& network = *held;
     RecipeData data(recipe);
     std::vector<double> costs = train_steps(network, data, kSteps);
     std::vector<float> state = gather_state(network);

@@ -157,6 +157,15 @@ std::vector<double> train_steps(Network& network, RecipeData& data, std::int64_t
   return costs;
 }
 
+std::unique_ptr<Network> network_of(const Recipe& recipe, const Context& context) {
+  context.compute.kernels.block_rule = recipe.blocks;
+  auto network = std::make_unique<Network>(make_graph(recipe.network, recipe.shapes(), recipe.name),
+                                           recipe.shapes(), context, recipe.network.training.batch,
+                                           Pass::training, nullptr, recipe.layers_by_example());
+  network->initialise(recipe.network.training.seed);
+  return network;
+}
+
 Outcome run(const Recipe& recipe, std::int64_t steps, int ranks, int threads,
             const AfterStep& after_step) {
   Outcome outcome;
@@ -168,11 +177,8 @@ Outcome run(const Recipe& recipe, std::int64_t steps, int ranks, int threads,
   const auto body = [&](Communicator& communicator) {
     const std::unique_ptr<Runtime> runtime = make_test_runtime(threads);
     const Context context = runtime->context(communicator);
-    context.compute.kernels.block_rule = recipe.blocks;
-    Network network(make_graph(recipe.network, recipe.shapes(), recipe.name), recipe.shapes(),
-                    context, recipe.network.training.batch, Pass::training, nullptr,
-                    recipe.layers_by_example());
-    network.initialise(recipe.network.training.seed);
+    const std::unique_ptr<Network> held = network_of(recipe, context);
+    Network& network = *held;
     RecipeData data(recipe);
     std::vector<double> costs = train_steps(network, data, steps, after_step);
     std::size_t first = 0;  // ranks write outputs of their own units only

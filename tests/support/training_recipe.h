@@ -69,6 +69,9 @@ std::vector<float> gather_state(Network& network);
 /// What to do between two steps, if anything.
 using AfterStep = std::function<void(Network&, std::int64_t steps_made)>;
 
+/// The recipe's network in training, with its blocks and initial values.
+std::unique_ptr<Network> network_of(const Recipe& recipe, const Context& context);
+
 /// Makes steps [0, steps) and catches up on all rows; the cost of each.
 std::vector<double> train_steps(Network& network, RecipeData& data, std::int64_t steps,
                                 const AfterStep& after_step = {});
