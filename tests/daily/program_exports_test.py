@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 import unittest
+import unittest.mock
 
 from daily_case import DailyTest
 from htcondor_pool import HtCondorPool
@@ -125,6 +126,7 @@ class Exports(DailyTest):
         self.check()
 
     def test_what_is_written_names_every_step_once_and_in_order(self):
+        self.enterContext(unittest.mock.patch.dict(os.environ, OPENBLAS_CORETYPE="Sandybridge"))
         for kind, file in (("make", "Makefile"), ("slurm", "submit.sh"), ("dagman", "day.dag"), ("snakemake", "Snakefile")):
             folder, _ = self.export(kind, "--gpus", "0")
             text = (folder / file).read_text(encoding="utf-8")
@@ -139,6 +141,8 @@ class Exports(DailyTest):
             asks = {"slurm": "--gres=gpu:1", "dagman": "gpus=\"1\""}.get(kind)
             if asks:
                 self.assertEqual(text.count(asks), 3 * len(NAMES) + 2)  # not import and publish
+            self.assertEqual([path.name for path in (folder / "steps").iterdir() if "export OPENBLAS_CORETYPE=Sandybridge\n" not in
+                              path.read_text(encoding="utf-8")], [])
             self.assertEqual(subprocess.run(["sh", "-n", *map(str, (folder / "steps").iterdir()), str(folder / "report.sh")]).returncode, 0)
             shutil.rmtree(folder)
         self.refuses(2, ["--export cron: is no engine; take one of make, slurm, dagman, snakemake"], "--export", "cron", self.path("day"),

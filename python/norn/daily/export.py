@@ -3,11 +3,13 @@
 A region that goes no further ends its scripts with 0, so that others go on; the last one, report.sh, tells by its exit code."""
 
 import graphlib
+import os
 import pathlib
 import shlex
 from typing import NamedTuple
 
 from ..errors import DataError, UsageError
+from ..tune.standing import BLAS_SETTING
 from .days import ON_GPU, Day
 from .graph import Node, graph_of
 from .plan import Plan
@@ -54,7 +56,9 @@ def _put(path: pathlib.Path, text: str, program: bool = False) -> None:
 
 
 def _script(comment: str, words: list[str]) -> str:
-    return f"#!/bin/sh\n# {comment}\nexec {shlex.join(words)}\n"
+    """The setting that chooses BLAS kernels, and so bits, goes with it: HTCondor's DAGMan gives its jobs a few variables only."""
+    kept = f"export {BLAS_SETTING}={shlex.quote(os.environ[BLAS_SETTING])}\n" if BLAS_SETTING in os.environ else ""
+    return f"#!/bin/sh\n# {comment}\n{kept}exec {shlex.join(words)}\n"
 
 
 def export(kind: str, folder: pathlib.Path, regions: Regions, day: Day, plan: Plan, names: list[str], command: list[str],

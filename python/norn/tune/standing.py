@@ -6,7 +6,8 @@ import re
 import subprocess
 from typing import Any, Iterable
 
-SETTINGS = ("OPENBLAS_CORETYPE", "CUDA_VISIBLE_DEVICES")  # of the environment, which choose what computes
+BLAS_SETTING = "OPENBLAS_CORETYPE"  # of the environment
+SETTINGS = (BLAS_SETTING, "CUDA_VISIBLE_DEVICES")  # of the environment, which choose what computes
 
 
 def standing(program: pathlib.Path, data: Iterable[str]) -> dict[str, Any]:
