@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Draws networks and the data that they read: any activation, loss, rule and kind of data set, in odd sizes."""
 import json
+import math
 
 import numpy as np
 
 from datasets import write_sets
+from windows import extents_of
 
 ACTIVATIONS = ("Linear", "Sigmoid", "Tanh", "Relu", "LRelu", "ELU", "SELU", "SoftPlus", "SoftSign", "GELU", "Swish",
                "SoftMax")
@@ -27,6 +29,7 @@ class Drawing:
         self.loss = random.choice(LOSSES)
         for i in range(random.choice((1, 1, 1, 2, 3))):
             self.layers.append(self.input_layer(i))
+        self.draw_images()
         for i in range(random.choice((1, 1, 2, 3))):
             self.layers.append(self.hidden_layer(i))
         self.mend_leaves()
@@ -74,10 +77,60 @@ class Drawing:
             layer["Sparse"] = True  # Denoising
         return layer
 
+    def draw_images(self):
+        """Perhaps a dense input of several axes, and convolutions behind it."""
+        if not self.chance(0.35):
+            return
+        axes = self.random.choice((1, 2, 2, 3))
+        extent = [self.random.randint(1, (19, 9, 5)[axes - 1]) for _ in range(axes)] + [self.random.choice((1, 2, 3, 5))]
+        one = {"name": "images", "width": math.prod(extent)}
+        if self.chance(0.5):
+            one["dense"] = self.draw.uniform(-1, 1, (self.examples, one["width"])).astype(np.float32)
+        else:
+            one["dense"] = self.draw.integers(0, 256, (self.examples, one["width"])).astype(np.uint8)
+        self.sets.append(one)
+        self.layers.append({"Name": "Image", "Kind": "Input", "Type": "Convolutional", "N": extent, "DataSet": "images"})
+        images = [self.layers[-1]]
+        for i in range(self.random.choice((1, 2, 3))):
+            images.append(self.convolution(i, axes))
+            self.connect(images)
+        self.layers += images[1:]
+
+    def connect(self, images):
+        """The last one, behind one or two layers of equal places, perhaps beside one that is added as it is."""
+        *before, layer = images
+        extents = extents_of(before)
+        fit = [name for name in extents if extents[name][:-1] == extents[before[-1]["Name"]][:-1]]
+        layer["Source"] = [before[-1]["Name"]]
+        if len(fit) > 1 and self.chance(0.3):
+            layer["Source"].append(self.random.choice(fit[:-1]))
+        own = extents_of(images)[layer["Name"]]
+        twins = [one["Name"] for one in before if one["Kind"] == "Hidden" and extents[one["Name"]] == own]
+        if twins and self.chance(0.5):
+            layer["Skip"] = [self.random.choice(twins)]
+
+    def window(self, axes):
+        strides = [self.random.choice((1, 2, 3)) for _ in range(axes)] if self.chance(0.5) else [1] * axes
+        kernel = [self.random.choice((1, 3, 3, 5, 7) if stride == 1 else (1, 2, 3, 4)) for stride in strides]
+        return {"Kernel": kernel, **({"KernelStride": strides} if max(strides) > 1 or self.chance(0.5) else {})}
+
+    def convolution(self, i, axes):
+        layer = {"Name": f"Conv{i}", "Kind": "Hidden", "Type": "Convolutional", "N": self.random.choice((1, 2, 3, 5, 8)),
+                 "Activation": self.random.choice(ACTIVATIONS[:-1]), **self.window(axes),
+                 "WeightInit": {"Scheme": "Gaussian", "Scale": 0.3, "Bias": self.random.choice((0, 0.1, -0.2))}}
+        if self.chance(0.25) and self.examples > 2:
+            layer["BatchNormalization"] = True
+        if self.chance(0.15):
+            layer["WeightNorm"] = self.random.choice((0.3, 1, 3))
+        if not self.exact and self.chance(0.3):
+            layer["pDropout"] = self.random.choice((0.1, 0.5))
+        return layer
+
     def hidden_layer(self, i):
         layer = {"Name": f"Hidden{i}", "Kind": "Hidden", "N": self.random.choice(WIDTHS[1:]), "Activation": self.random.choice(ACTIVATIONS),
                  "Source": self.sources(self.layers)}
-        twins = [other["Name"] for other in self.layers if other["Kind"] == "Hidden" and other["N"] == layer["N"]]
+        twins = [other["Name"] for other in self.layers
+                 if other["Kind"] == "Hidden" and "Type" not in other and other["N"] == layer["N"]]
         if twins and self.chance(0.5):
             layer["Skip"] = [self.random.choice(twins)]
         if self.chance(0.25) and self.examples > 2:
@@ -135,7 +188,7 @@ class Drawing:
         if self.chance(0.2):
             network["SparsenessPenalty"] = {"p": 0.3, "beta": 0.1}
             for layer in self.layers:
-                if layer["Kind"] == "Hidden" and layer["Activation"] in ("Sigmoid", "SoftMax"):
+                if layer["Kind"] == "Hidden" and "Type" not in layer and layer["Activation"] in ("Sigmoid", "SoftMax"):
                     layer["Sparse"] = True
         return network
 

@@ -3,6 +3,7 @@
 rounding to float32 moves them by. How much that is the same formulas say, computed a few times in float32 from numbers that are a
 last digit off. So what cancels, saturates or stands at a kink in this very network has the room that it needs, and nothing else."""
 import json
+import math
 
 import netCDF4
 import numpy as np
@@ -11,6 +12,7 @@ import reference
 from cases import Finding
 from datasets import seen
 from drawing import Drawing
+from windows import listed
 
 COST_TOLERANCE = 1e-7
 UPDATE_TOLERANCE = 1e-5
@@ -54,7 +56,8 @@ def batch_of(drawing):
             if layer.get("Normalize") == "L2":
                 norm = np.sqrt((values * values).sum(axis=1, keepdims=True))
                 values = values / np.where(norm > 0, norm, 1)
-            inputs[layer["Name"]] = np.pad(values * weights[:, None], ((0, 0), (0, layer["N"] - one["width"])))
+            units = math.prod(listed(layer["N"]))
+            inputs[layer["Name"]] = np.pad(values * weights[:, None], ((0, 0), (0, units - one["width"])))
         elif layer["Kind"] == "Output":
             outputs[layer["Name"]] = reference.Output(one, *seen(one, as_input=False), layer["N"])
     return inputs, outputs

@@ -14,6 +14,7 @@ import numpy as np
 
 import one_step
 import reference
+import windows
 from cases import Finding
 from drawing import Drawing
 
@@ -110,9 +111,13 @@ def drawn_training(seed):
     drawing = Drawing(random.Random(seed), exact=True)
     layers = {layer["Name"]: layer for layer in drawing.layers}
     stored = lambda x: np.asarray(x, dtype=np.float32).astype(float)
-    weights = {(source, name): stored(drawing.draw.normal(0, 0.3, (layers[source]["N"], layer["N"])))
-               for name, layer in layers.items() for source in layer.get("Source", [])}
-    biases = {name: stored(np.full(layer["N"], layer["WeightInit"]["Bias"])) for name, layer in layers.items() if "Source" in layer}
+    extents = windows.extents_of(drawing.layers)
+    fed = {name: layer for name, layer in layers.items() if "Source" in layer and layer.get("Type") != "Pooling"}
+    inputs = lambda source, layer: (math.prod(extents[source]) if "Type" not in layer
+                                    else math.prod([extents[source][-1], *layer["Kernel"]]))
+    weights = {(source, name): stored(drawing.draw.normal(0, 0.3, (inputs(source, layer), layer["N"])))
+               for name, layer in fed.items() for source in layer["Source"]}
+    biases = {name: stored(np.full(layer["N"], layer["WeightInit"]["Bias"])) for name, layer in fed.items()}
     normalised = [name for name, layer in layers.items() if layer.get("BatchNormalization")]
     parameters = (weights, biases, {name: np.ones(layers[name]["N"]) for name in normalised},
                   {name: np.zeros(layers[name]["N"]) for name in normalised})
@@ -145,13 +150,15 @@ def of_reference(owner, name, wrap):
 def without_last_row_of_biases(collect):
     def wrong(self, name, layer, delta, *others):
         collect(self, name, layer, delta, *others)
-        self.gradients["bias", name] = self.gradients["bias", name] - delta[-1] / len(delta)
+        self.gradients["bias", name] = self.gradients["bias", name] - self.rows(name, delta)[-1] / len(delta)
     return wrong
 
 
 def without_one_product(collect):
     def wrong(self, name, layer, delta, *others):
         collect(self, name, layer, delta, *others)
+        if name in self.channels:
+            return
         source = layer["Source"][0]
         gradient = self.gradients["weight", source, name].copy()
         gradient[-1, -1] -= self.y[source][-1, -1] * delta[-1, -1] / len(delta)
@@ -168,8 +175,9 @@ def with_deltas_of_ten_bits(collect):
 
 def without_coupling(_):
     def wrong(self, name, delta, size):
-        self.keep(("scale", name), reference.mean(delta * self.normal[name]), 0)
-        self.keep(("shift", name), reference.mean(delta), 0)
+        places = len(delta) // len(self.y[name])
+        self.keep(("scale", name), places * reference.mean(delta * self.normal[name]), 0)
+        self.keep(("shift", name), places * reference.mean(delta), 0)
         d = delta * self.scales[name]
         return (d - self.stored(reference.mean(d))) / self.deviation[name], size
     return wrong
