@@ -5,10 +5,14 @@ import numpy as np
 
 
 def write_datasets(path, sets):
-    """sets: (name, width, rows, values or None); rows: a list of lists of unit numbers, one an example."""
+    """sets: (name, width, rows, values or None); rows: a list of lists of unit numbers, one an example; or (name, [x, y, channels], bytes
+    [examples x units], None) of images."""
     with netCDF4.Dataset(path, "w", format="NETCDF4") as file:
         file.datasets = np.uint32(len(sets))
         for n, (name, width, rows, values) in enumerate(sets):
+            if isinstance(rows, np.ndarray):
+                _write_images(file, n, name, width, rows)
+                continue
             sizes = np.array([len(row) for row in rows], dtype=np.uint64)
             end = np.cumsum(sizes).astype(np.uint64)
             file.setncattr(f"name{n}", name)
@@ -27,6 +31,17 @@ def write_datasets(path, sets):
             if values is not None:
                 data = file.createVariable(f"sparseData{n}", "f4", (f"sparseDataDim{n}",))
                 data[:] = np.concatenate([np.asarray(row, dtype=np.float32) for row in values])
+
+
+def _write_images(file, n, name, extent, images):
+    attributes = {"name": name, "attributes": np.uint32(0), "dataType": np.uint32(8), "kind": np.uint32(1),
+                  "dimensions": np.uint32(len(extent))}
+    attributes |= {axis: np.uint32(units) for axis, units in zip(("width", "height", "length"), extent)}
+    for key, value in attributes.items():
+        file.setncattr(f"{key}{n}", value)
+    file.createDimension(f"examplesDim{n}", len(images))
+    file.createDimension(f"dataDim{n}", images.size)
+    file.createVariable(f"data{n}", "u1", (f"dataDim{n}",))[:] = images.ravel()
 
 
 def write_text(path, rows, names, examples=None, newline="\n"):

@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The networks in configs/recipes: the programs take each of them, and one learns what it is for."""
+"""The networks in configs/recipes, and one of images and clicks: the programs take each of them, and one learns what it is for."""
 import json
+import math
 import re
 import unittest
 
+import numpy as np
 from norn_files import write_datasets
 from programs import SOURCE, ProgramTest
 
-RECIPES = sorted((SOURCE / "configs/recipes").glob("*.json"))
+RECIPES = sorted((SOURCE / "configs/recipes").glob("*.json")) + [SOURCE / "configs/images_and_clicks.json"]
 PACKAGES = SOURCE / "tests/data/debian_packages"
 
 
@@ -24,11 +26,20 @@ class Recipes(ProgramTest):
             with self.subTest(recipe.stem):
                 names = {layer["DataSet"] for layer in layers_of(recipe) if "DataSet" in layer} - {"auto"}
                 names = names or {"own_input", "own_output"}
-                write_datasets(self.path("data.nc"), [(name, self.width, self.rows, None) for name in sorted(names)])
+                write_datasets(self.path("data.nc"), [self.set_of(name, recipe) for name in sorted(names)])
                 plan = self.succeed("trainer", "-c", recipe, "-i", "data.nc", "-n", "model.nc", "--plan").stdout
                 for layer in layers_of(recipe):
                     self.assertIn(layer["Name"], plan)
                 self.succeed("trainer", "-c", recipe, "-i", "data.nc", "-n", "model.nc", "-e", 1, "--force")
+
+    def set_of(self, name, recipe):
+        """Sparse rows, or what a convolution reads: images of odd sizes."""
+        images = {layer["DataSet"] for layer in layers_of(recipe) if layer.get("Type") == "Convolutional" and "DataSet" in layer}
+        if name not in images and not (images == {"auto"} and name.endswith("_input")):
+            return name, self.width, self.rows, None
+        extent = [self.random.randint(20, 31), self.random.randint(20, 31), self.random.choice((1, 3))]
+        pixels = np.random.default_rng(self.random.getrandbits(64)).integers(0, 256, (len(self.rows), math.prod(extent)), dtype=np.uint8)
+        return name, extent, pixels, None
 
     def test_packages_are_recommended_far_better_than_by_popularity(self):
         features = ["--features", "packages.txt", "--name", "packages"]

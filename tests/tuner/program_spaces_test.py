@@ -5,6 +5,7 @@ import re
 import unittest
 
 import jsonschema
+import numpy as np
 from tuner_program import ROOT, TunerTest
 from norn_files import write_datasets
 from norn._files import JsonText
@@ -35,12 +36,19 @@ class SpacesTest(TunerTest):
                 self.assertTrue((space.parent / JsonText(space).value["$schema"]).exists())
                 data = NAMES.get(name, "gl")
                 write_datasets(self.path(f"{name}.nc"),
-                               [(f"{data}_input", self.width, self.rows, None), (f"{data}_output", self.width, self.rows, None)])
+                               [self.inputs_of(JsonText(recipes[name]).value, f"{data}_input"),
+                                (f"{data}_output", self.width, self.rows, None)])
                 said = self.succeed_tuner("-c", recipes[name], "--space", space, "-i", f"{name}.nc", "--dry-run", "--",
                                           "--validation-split", "0.2").stdout
                 planned, fit = map(int, re.search(r"(\d+) corners of the space planned: (\d+) fit", said).groups())
                 self.assertEqual(planned, fit)
                 self.assertGreater(planned, 10)
+
+    def inputs_of(self, recipe, name):
+        """Sparse rows, or images for a network that begins with convolutions."""
+        if recipe.get("Layers", [{}])[0].get("Type") != "Convolutional":
+            return name, self.width, self.rows, None
+        return name, [28, 28], np.zeros((len(self.rows), 28 * 28), np.uint8), None
 
 
 if __name__ == "__main__":
