@@ -158,8 +158,8 @@ def float_arrays(arrays: Mapping[Any, Any]) -> dict[str, Array]:
     """By name arrays of float32 that the engine reads where they stand. Raises UsageError with all that are something else."""
     found = {str(name): np.asarray(given) for name, given in arrays.items()}
     problems: list[Problem] = [
-        {"key": name, "message": f"`parameters`: \"{name}\" is {array.dtype} of {array.ndim} dimensions; expected float32 of one or two"}
-        for name, array in found.items() if array.dtype != np.float32 or not 1 <= array.ndim <= 2]
+        {"key": name, "message": f"`parameters`: \"{name}\" is {array.dtype} of {array.ndim} dimensions; expected float32 of one to five"}
+        for name, array in found.items() if array.dtype != np.float32 or not 1 <= array.ndim <= 5]
     if problems:
         raise UsageError("\n".join(problem["message"] for problem in problems), problems=problems)
     return found

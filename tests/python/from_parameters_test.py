@@ -37,10 +37,10 @@ def test_all_that_does_not_fit_is_told_at_once():
         norn.Network.from_parameters(network, {"In -> Out": np.zeros((3, 4), np.float32), "Out bias": bias, "Out Bias": bias})
     assert [problem["key"] for problem in raised.value.problems] == ["In -> Out", "Out bias", "Out Bias"]
     with pytest.raises(norn.UsageError) as raised:
-        norn.Network.from_parameters(network, {"In -> Out": np.zeros((4, 3)), "Out bias": np.zeros((1, 1, 3), np.float32)})
+        norn.Network.from_parameters(network, {"In -> Out": np.zeros((4, 3)), "Out bias": np.zeros((1, 1, 1, 1, 1, 3), np.float32)})
     assert [problem["message"] for problem in raised.value.problems] == [
-        '`parameters`: "In -> Out" is float64 of 2 dimensions; expected float32 of one or two',
-        '`parameters`: "Out bias" is float32 of 3 dimensions; expected float32 of one or two']
+        '`parameters`: "In -> Out" is float64 of 2 dimensions; expected float32 of one to five',
+        '`parameters`: "Out bias" is float32 of 6 dimensions; expected float32 of one to five']
 
 
 def test_files_are_made_when_data_come(draw, tmp_path, monkeypatch):

@@ -294,7 +294,7 @@ def test_layers_of_caffe_that_there_are_not_are_named(draw, tmp_path):
     with pytest.raises(norn.DataError) as raised:
         norn.import_caffe(prototxt, caffemodel)
     assert [problem["message"] for problem in raised.value.problems] == [
-        'layer "conv1" (Convolution): Norn\'s layers of this kind cannot be run yet',
+        'layer "conv1" (Convolution): the caffemodel has 0 arrays of it, expected 2',
         'layer "lrn" (LRN): Norn\'s layers of this kind cannot be run yet',
         'layer "fc9" (InnerProduct): the caffemodel has 0 arrays of it, expected 2',
         'layer "power" (Power): Norn\'s layers have nothing of the kind']

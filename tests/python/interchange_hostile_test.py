@@ -12,6 +12,7 @@ import pytest
 
 import norn
 from foreign_files import CAFFE_WORDS, caffe_files, keras_file
+from foreign_images import Block, caffe_classifier
 from tables import mutated
 from norn.interchange.parts import Parts, canonical
 from random_networks import RandomNetwork
@@ -77,6 +78,15 @@ def test_mutations_of_onnx(draw, tmp_path):
             del model.metadata_props[:]
             onnx.save(model, tmp_path / "net.onnx")
         attack(draw, norn.import_onnx, tmp_path, [tmp_path / "net.onnx"], COUNT // 3)
+
+
+def test_mutations_of_images(draw, tmp_path):
+    import onnx
+    onnx.save(Block(draw).model, tmp_path / "block.onnx")
+    attack(draw, norn.import_onnx, tmp_path, [tmp_path / "block.onnx"])
+    files, _ = caffe_classifier(draw, tmp_path)
+    for which in (0, 1):
+        attack(draw, norn.import_caffe, tmp_path, list(files), which=which)
 
 
 def test_mutations_of_safetensors(draw, tmp_path):

@@ -299,7 +299,7 @@ def test_all_nodes_that_no_layer_computes_are_named_at_once(tmp_path):
     g = Graph()
     x = g.input("x", ["batch", 4])
     w = g.array("w", np.ones((4, 4), np.float32))
-    a = g.node("MatMul", g.node("Conv", x, w), w)
+    a = g.node("MatMul", g.node("DepthToSpace", x, blocksize=1), w)
     b = g.node("Mul", g.node("Tanh", g.node("MatMul", x, w)), g.node("Relu", g.node("MatMul", x, w)))
     c = g.node("Softmax", g.node("MatMul", x, w), axis=0)
     d = g.node("Relu", g.node("Tanh", g.node("MatMul", x, g.array("narrow", np.ones((3, 4), np.float32)))))
@@ -308,7 +308,7 @@ def test_all_nodes_that_no_layer_computes_are_named_at_once(tmp_path):
         import_onnx.parts(tmp_path / "g.onnx")
     messages = [problem["message"] for problem in raised.value.problems]
     assert messages == [
-        'node "/Conv_0" (Conv): Norn\'s layers have nothing of the kind',
+        'node "/DepthToSpace_0" (DepthToSpace): Norn\'s layers have nothing of the kind',
         'node "/Mul_6" (Mul): it multiplies layers with each other',
         'node "/Softmax_8" (Softmax): axis 0 is not that of the units',
         'node "/MatMul_9" (MatMul): its weights are for 3 units, but what it reads has 4']

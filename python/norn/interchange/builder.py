@@ -47,13 +47,19 @@ class Output(Signal):
 @dataclass(frozen=True)
 class Sum(Signal):
     """What a layer adds up, before its activation: products of layers with matrices [source units, units], a bias, other layers as they
-    are; `norm` (scale, bias, mean, variance) of batch normalisation stands behind all of it."""
+    are; `norm` (scale, bias, mean, variance) of batch normalisation stands behind all of it. Of a Convolutional layer, whose `keys`
+    are N, Kernel and KernelStride, they are filters [channels, channels of the source, .., y, x], and vectors are of channels."""
 
     terms: tuple[tuple[str, Array], ...] = ()
     bias: Array | None = None
     skips: tuple[str, ...] = ()
     norm: tuple[Array, ...] | None = None
     name: str = ""
+    keys: dict[str, Any] | None = None
+
+    @property
+    def channels(self) -> int:
+        return self.units if self.keys is None else int(self.keys["N"][-1])
 
 
 @dataclass(frozen=True)
@@ -96,6 +102,12 @@ class Builder:
     def allow_for(self, arrays: Iterable[Any]) -> None:
         """Operations may make some times as much as the file's arrays."""
         self.most_bytes = LEAST_BYTES + 32 * sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+
+    def make_room(self, size: int) -> None:
+        """For an array of so many bytes that an operation makes."""
+        self.made_bytes += size
+        if self.made_bytes > self.most_bytes:
+            raise Unsupported(f"what it computes of weights, with all before it, takes more than {self.most_bytes} bytes")
 
     def unique(self, name: str, otherwise: str) -> str:
         stem = "".join(c if c.isprintable() else "_" for c in name).strip(" /")[:100] or otherwise
@@ -141,12 +153,14 @@ class Builder:
         if x.units != y.units:
             raise Unsupported(f"it adds {x.units} units to {y.units}")
         a, b = (self._open(signal) for signal in (x, y))
+        if a.keys != b.keys:
+            a, b = (a, self._as_it_is(b, a)) if a.keys is not None else (b, self._as_it_is(a, b))
         if set(a.skips) & set(b.skips):
             raise Unsupported("it adds the same layer twice")
         terms = dict(a.terms)
         for layer, matrix in b.terms:
             terms[layer] = matrix if layer not in terms else self._made(terms[layer], matrix, np.add)
-        return Sum(a.units, tuple(terms.items()), plus(a.bias, b.bias), a.skips + b.skips, None, a.name or b.name)
+        return replace(a, terms=tuple(terms.items()), bias=plus(a.bias, b.bias), skips=a.skips + b.skips, name=a.name or b.name)
 
     def join(self, parts: list[Signal]) -> Joined:
         outputs: list[Output] = []
@@ -158,27 +172,40 @@ class Builder:
         return Joined(units, tuple(outputs))
 
     def affine(self, x: Signal, scale: Any = None, shift: Any = None) -> Signal:
-        """x * scale + shift, each a number or [units]."""
-        scale = None if scale is None else vector(scale, x.units, "its factor")
-        shift = None if shift is None else vector(shift, x.units, "its summand")
+        """x * scale + shift, each a number or [units], or of what has places [channels]."""
+        scale, shift = (None if values is None else vector(values, self.channels_of(x), what)
+                        for values, what in ((scale, "its factor"), (shift, "its summand")))
         if isinstance(x, Joined):
             ends = np.cumsum([part.units for part in x.parts])[:-1]
             scales, shifts = (len(x.parts) * [None] if array is None else np.split(array, ends) for array in (scale, shift))
             return Joined(x.units, tuple(part.affine(*both) for part, *both in zip(x.parts, scales, shifts)))
         if isinstance(x, Output):
-            return x.affine(scale, shift)
+            places = x.units // self.channels_of(x)
+            return x.affine(*(array if array is None else np.repeat(array, places) for array in (scale, shift)))
         assert isinstance(x, Sum)
         if x.skips and (x.norm is not None or scale is not None):
             return self.affine(self.output_of(x), scale, shift)
         x = self._without_norm(x)
         if scale is not None:
-            x = replace(x, terms=tuple((layer, self._made(matrix, scale, np.multiply)) for layer, matrix in x.terms),
-                        bias=None if x.bias is None else x.bias * scale)
+            x = replace(x, terms=self._scaled(x, scale), bias=None if x.bias is None else x.bias * scale)
         return replace(x, bias=plus(x.bias, shift))
+
+    def extent_of(self, x: Signal) -> list[int] | None:
+        """[x, y .., channels] of what has places."""
+        extent: Any = None
+        if isinstance(x, Sum) and x.keys is not None:
+            extent = x.keys["N"]
+        elif isinstance(x, Output):
+            extent = self.layers[x.layer]["N"]
+        return list(extent) if isinstance(extent, list) else None
+
+    def channels_of(self, x: Signal) -> int:
+        extent = self.extent_of(x)
+        return x.units if extent is None else extent[-1]
 
     def normalise(self, x: Signal, scale: Any, bias: Any, mean: Any, variance: Any, epsilon: float) -> Signal:
         """Batch normalisation by running statistics."""
-        values = [vector(value, x.units, what) for value, what in
+        values = [vector(value, self.channels_of(x), what) for value, what in
                   ((scale, "its scale"), (bias, "its bias"), (mean, "its mean"), (variance, "its variance"))]
         if not np.all(np.isfinite(values)) or not math.isfinite(epsilon) or np.any(values[3] + epsilon <= 0):
             raise Unsupported("its statistics are not those of numbers")
@@ -211,6 +238,8 @@ class Builder:
         output = self.output_of(x)
         if output.scale is not None or output.shift is not None:
             raise Unsupported("an output is scaled behind its activation")
+        if self.extent_of(output) is not None:
+            raise Unsupported("an output has places and channels; Norn's outputs are FullyConnected")
         if self.layers[output.layer]["Kind"] == "Input":
             raise Unsupported("an output is an input as it is")
         if output.layer not in self.outputs:
@@ -270,9 +299,7 @@ class Builder:
 
     def _made(self, a: Array, b: Array, operation: Any) -> Array:
         result = operation(a, b, dtype=np.float64)
-        self.made_bytes += result.nbytes
-        if self.made_bytes > self.most_bytes:
-            raise Unsupported(f"what it computes of weights, with all before it, takes more than {self.most_bytes} bytes")
+        self.make_room(result.nbytes)
         return result
 
     def _open(self, x: Signal) -> Sum:
@@ -289,23 +316,41 @@ class Builder:
             return x
         scale, bias, mean, variance = x.norm
         factor = scale / np.sqrt(variance + EPSILON)
-        terms = tuple((layer, self._made(matrix, factor, np.multiply)) for layer, matrix in x.terms)
         before = -mean if x.bias is None else x.bias - mean
-        return replace(x, norm=None, terms=terms, bias=before * factor + bias)
+        return replace(x, norm=None, terms=self._scaled(x, factor), bias=before * factor + bias)
+
+    def _scaled(self, x: Sum, factor: Array) -> tuple[tuple[str, Array], ...]:
+        """Its terms, times a factor a unit or channel."""
+        along = factor if x.keys is None else factor.reshape(-1, *[1] * len(x.keys["N"]))
+        return tuple((layer, self._made(array, along, np.multiply)) for layer, array in x.terms)
+
+    def _as_it_is(self, x: Sum, y: Sum) -> Sum:
+        """x, to be added unit by unit to the convolution y."""
+        if x.terms:
+            x = Sum(x.units, skips=(self.output_of(x).layer,))
+        for layer in x.skips:
+            if self.layers[layer]["N"] != (y.keys or {})["N"]:
+                raise Unsupported(f"it adds \"{layer}\", whose extent is another, to a convolution")
+        if x.bias is not None:
+            raise Unsupported("it adds a layer that is shifted behind its activation to a convolution")
+        return x
 
     def _layer(self, x: Sum, word: str, parameters: dict[str, float], name: str) -> Output:
         if not x.terms:
             raise Unsupported("it adds up layers as they are, without weights; a layer of Norn's has weights from a source")
         matrices = dict(x.terms)
         chosen = self.unique(name, f"Layer{len(self.layers)}")
-        layer: dict[str, Any] = {"Name": chosen, "Kind": "Hidden", "N": int(x.units), "Source": list(matrices)}
+        if word == "SoftMax" and x.keys is not None:
+            raise Unsupported("SoftMax stands behind a convolution; in Norn it is of FullyConnected layers")
+        keys = {"N": int(x.units)} if x.keys is None else {"Type": "Convolutional", **x.keys}
+        layer: dict[str, Any] = {"Name": chosen, "Kind": "Hidden", **keys, "Source": list(matrices)}
         if x.skips:
             layer["Skip"] = list(x.skips)
         layer["Activation"] = word
         layer.update(parameters)
         for source, matrix in matrices.items():
             self.parameters[f"{source} -> {chosen}"] = matrix
-        self.parameters[f"{chosen} bias"] = np.zeros(x.units) if x.bias is None else x.bias
+        self.parameters[f"{chosen} bias"] = np.zeros(x.channels) if x.bias is None else x.bias
         if x.norm is not None:
             layer["BatchNormalization"] = True
             for item, values in zip(NORM_VECTORS, x.norm):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from norn.interchange import caffe_schema
+from norn.interchange import caffe_schema, images
 from norn.interchange.builder import Builder, Signal
 from norn.interchange.parts import Parts
 from norn.interchange.problems import Problems, Unsupported, fail, imports, need, reading, shown
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from norn._types import Array
 
 SOURCES = ("Input", "Data", "HDF5Data", "ImageData", "MemoryData", "DummyData")
-CONVOLUTIONS = ("Convolution", "Pooling", "LRN")
+POOLING = ("Pooling", "LRN")
 
 
 @imports("a network of Caffe")
 def import_caffe(prototxt: str | os.PathLike[str], caffemodel: str | os.PathLike[str], *, data: str = "data") -> Parts:
-    """The Network of Caffe's files, of InnerProduct, ReLU, ELU, Sigmoid, TanH, Softmax, Eltwise (sums) and Concat; losses give the
-    activation of the output, and dropout is left out.
+    """The Network of Caffe's files, of InnerProduct, Convolution, ReLU, ELU, Sigmoid, TanH, Softmax, Eltwise (sums) and Concat; losses
+    give the activation of the output, and dropout is left out. Windows must stand where Norn's do.
 
     prototxt: the file of the network.
     caffemodel: the file of its weights.
@@ -66,6 +66,7 @@ class _Net:
         self.builder = Builder(net.name or "caffe", data)
         self.builder.allow_for(array for arrays in weights.values() for array in arrays)
         self.signals: dict[str, Signal | int | None] = {}  # by blob; of an input its units, until it is read
+        self.extents: dict[str, list[int]] = {}  # of inputs that are images: x, y, channels
         self.read: set[str] = set()
         self.order: list[str] = []
         self.ends: list[str] = []
@@ -87,13 +88,18 @@ class _Net:
         for number, name in enumerate(self.net.input):
             extent = (list(self.net.input_shape[number].dim) if number < len(self.net.input_shape)
                       else list(self.net.input_dim[4 * number:4 * number + 4]))
-            self.signals[name] = _units(extent)
+            self.signals[name] = self._units(name, extent)
+
+    def _units(self, name: str, extent: list[int]) -> int | None:
+        if len(extent) > 2:
+            self.extents[name] = extent[:0:-1]
+        return _units(extent)
 
     def _take(self, layer: Any) -> None:
         kind = _type_of(layer)
         name = layer.name or (layer.top[0] if layer.top else kind)
         with self.problems.of(f"layer \"{shown(name)}\" ({shown(kind)})"):
-            if kind in CONVOLUTIONS:
+            if kind in POOLING:
                 raise Unsupported("Norn's layers of this kind cannot be run yet")
             if kind in SOURCES:
                 self._take_source(layer, kind)
@@ -116,7 +122,7 @@ class _Net:
             memory = layer.memory_data_param
             extent = [1, memory.channels, memory.height, memory.width]
         for number, top in enumerate(layer.top):
-            self.signals[top] = _units(extent) if number == 0 or kind == "Input" else None  # labels
+            self.signals[top] = self._units(top, extent) if number == 0 or kind == "Input" else None  # labels
 
     def bottom(self, layer: Any, number: int = 0, units: int | None = None) -> Signal:
         if number >= len(layer.bottom):
@@ -149,6 +155,24 @@ class _Net:
         matrix = weights if settings.transpose else weights.T
         result: Signal = self.builder.matmul(self.bottom(layer, units=matrix.shape[0]), matrix, layer.name)
         return self.builder.affine(result, shift=arrays[1]) if has_bias else result
+
+    def convolution(self, layer: Any) -> Signal:
+        settings = layer.convolution_param
+        arrays = self.weights.get(layer.name, [])
+        has_bias = settings.bias_term if settings.HasField("bias_term") else True
+        if len(arrays) != 1 + has_bias:
+            raise Unsupported(f"the caffemodel has {len(arrays)} arrays of it, expected {1 + has_bias}")
+        if settings.HasField("axis") and settings.axis != 1 or set(settings.dilation) - {1}:
+            raise Unsupported("its window has gaps, or another axis of channels")
+        if len(arrays[0]) != settings.num_output:
+            raise Unsupported(f"its weights are {list(arrays[0].shape)} for {settings.num_output} channels")
+        window = _window(settings, arrays[0].ndim - 2)
+        result: Signal = images.convolve(self.builder, self.bottom(layer), arrays[0], window, layer.name, self._extent(layer),
+                                         settings.group if settings.HasField("group") else 1)
+        return self.builder.affine(result, shift=arrays[1]) if has_bias else result
+
+    def _extent(self, layer: Any) -> list[int] | None:
+        return self.extents.get(layer.bottom[0]) if layer.bottom else None
 
     def rectifier(self, layer: Any) -> Signal:
         slope = layer.relu_param.negative_slope
@@ -206,15 +230,16 @@ def _activation(word: str) -> Callable[[_Net, Any], Signal]:
 
 
 _LAYERS: dict[str, Any] = {
-    "InnerProduct": _Net.inner_product, "ReLU": _Net.rectifier, "ELU": _Net.exponential, "Sigmoid": _activation("Sigmoid"),
-    "TanH": _activation("Tanh"), "Softmax": _activation("SoftMax"), "Eltwise": _Net.sum, "Concat": _Net.concat,
+    "InnerProduct": _Net.inner_product, "Convolution": _Net.convolution, "ReLU": _Net.rectifier, "ELU": _Net.exponential,
+    "Sigmoid": _activation("Sigmoid"), "TanH": _activation("Tanh"), "Softmax": _activation("SoftMax"), "Eltwise": _Net.sum,
+    "Concat": _Net.concat,
     "Dropout": _Net.as_it_is, "Flatten": _Net.as_it_is, "Split": _Net.as_it_is, "SoftmaxWithLoss": _Net.loss,
     "SigmoidCrossEntropyLoss": _Net.loss, "EuclideanLoss": _Net.loss, "Accuracy": _Net.nothing, "Silence": _Net.nothing,
     "ArgMax": _Net.nothing}
 
 
 # What files before 2014 call the types, in capital letters.
-_OLD_TYPES = {kind.upper(): kind for kind in (*_LAYERS, *SOURCES, *CONVOLUTIONS)} | {"SOFTMAXLOSS": "SoftmaxWithLoss"}
+_OLD_TYPES = {kind.upper(): kind for kind in (*_LAYERS, *SOURCES, *POOLING)} | {"SOFTMAXLOSS": "SoftmaxWithLoss"}
 
 
 def _type_of(layer: Any) -> str:
@@ -222,6 +247,23 @@ def _type_of(layer: Any) -> str:
         return layer.type
     word: str = layer.DESCRIPTOR.fields_by_name["type"].enum_type.values_by_number[layer.type].name
     return _OLD_TYPES.get(word.replace("_", ""), word)
+
+
+def _window(settings: Any, axes: int) -> images.Sliding:
+    padding = _along(settings, "pad", "pad", axes, 0)
+    kernel, stride = _along(settings, "kernel_size", "kernel", axes, 0), _along(settings, "stride", "stride", axes, 1)
+    return images.Sliding(kernel, stride, padding, padding)
+
+
+def _along(settings: Any, every: str, each: str, axes: int, otherwise: int) -> list[int]:
+    """A window's numbers along x, y, z; Caffe's go the other way."""
+    if settings.HasField(f"{each}_h") or settings.HasField(f"{each}_w"):
+        return [getattr(settings, f"{each}_w"), getattr(settings, f"{each}_h")]
+    value = getattr(settings, every)
+    values = list(value) if not isinstance(value, int) else [value] if settings.HasField(every) else []
+    if len(values) not in (0, 1, axes):
+        raise Unsupported(f"{every} has {len(values)} numbers for {axes} axes")
+    return (values or [otherwise])[::-1] * (axes if len(values) < 2 else 1)
 
 
 def _units(extent: list[int]) -> int | None:

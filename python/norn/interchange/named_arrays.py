@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Arrays by the names that PyTorch gives them, to and from a network's parameters. `nn.Linear` has [units, source units], so matrices
-are transposed; `nn.EmbeddingBag(mode="sum")`, which reads a sparse input, has [source units, units] as Norn."""
+are transposed; filters of `nn.Conv1d` to `nn.Conv3d` are those of Norn; `nn.EmbeddingBag(mode="sum")`, which reads a sparse input,
+has [source units, units] as Norn."""
 from __future__ import annotations
 
 import itertools
@@ -30,10 +31,12 @@ def names_of(wiring: Wiring) -> dict[str, tuple[str, bool]]:
     for layer in wiring.layers:
         for edge in layer.edges:
             if edge.owns:
-                names[f"{module_of(edge, layer)}.weight"] = (edge.parameter, True)
+                names[f"{module_of(edge, layer)}.weight"] = (edge.parameter, layer.type != "Convolutional")
         if layer.kind == "Input":
             if "InputWeighting" in layer.keys:
                 names[f"{layer.name}.feature_weights"] = (f"{layer.name} featureWeights", False)
+            continue
+        if layer.type == "Pooling":
             continue
         names[f"{layer.name}.bias"] = (f"{layer.name} bias", False)
         if layer.normalized:
@@ -70,7 +73,8 @@ class _Matcher:
         self.edges = {module_of(edge, layer): edge for layer in self.wiring.layers for edge in layer.edges if edge.owns}
         self.norms = {f"{layer.name}.norm": layer for layer in self.wiring.layers if layer.normalized}
         self.parameters: dict[str, np.ndarray] = {}
-        self.left = {name: parameter for name, (parameter, transposed) in names_of(self.wiring).items() if not transposed}
+        self.left = {name: parameter for name, (parameter, transposed) in names_of(self.wiring).items()
+                     if not transposed and " -> " not in parameter}
 
     def parts(self, arrays: dict[str, np.ndarray], names: dict[str, str]) -> Parts:
         modules: dict[str, dict[str, np.ndarray]] = {}
@@ -111,7 +115,8 @@ class _Matcher:
         others = [module for module in modules if module not in targets and module not in known]
         taken = {target for target, module in places if "weight" in modules[module]}
         norms = [module for module in others if "running_mean" in modules[module]]
-        matrices = [module for module in others if module not in norms and getattr(modules[module].get("weight"), "ndim", 0) == 2]
+        dimensions = {2} | {len(self.extents[edge.parameter]) for edge in self.edges.values()}
+        matrices = [module for module in others if module not in norms and getattr(modules[module].get("weight"), "ndim", 0) in dimensions]
         for module in others:
             if module not in norms and module not in matrices:
                 words = ", ".join(f"{word} {list(array.shape)}" for word, array in modules[module].items())
@@ -147,6 +152,9 @@ class _Matcher:
             shape = modules[module]["weight"].shape
             if target in self.norms:
                 options = [((self.norms[target].name, shape[0]),)]
+            elif self._is_filter(self.edges[target]):
+                expected = self.extents[self.edges[target].parameter]
+                options = [()] if len(shape) == len(expected) and all(one in (None, found) for one, found in zip(expected, shape)) else []
             else:
                 edge = self.edges[target]
                 both = [((edge.destination, shape[0]), (edge.source, shape[1])), ((edge.source, shape[0]), (edge.destination, shape[1]))]
@@ -167,8 +175,11 @@ class _Matcher:
                     continue
             elif word == "weight" and target in self.edges:
                 edge = self.edges[target]
-                if array.ndim != 2:
-                    self.problems.add(f"array \"{shown(name)}\" has {array.ndim} dimensions; weights have two")
+                expected = len(self.extents[edge.parameter])
+                if array.ndim != expected:
+                    self.problems.add(f"array \"{shown(name)}\" has {array.ndim} dimensions; these weights have {expected}")
+                elif self._is_filter(edge):
+                    self._set(edge.parameter, array, name)
                 else:
                     self._set(edge.parameter, array if self._is_embedding(edge, module, arrays) else array.T, name)
                 continue
@@ -185,6 +196,9 @@ class _Matcher:
             return self.edges[target].destination
         layer = self.wiring.by_name.get(target)
         return target if layer is not None and layer.kind != "Input" else None
+
+    def _is_filter(self, edge: Edge) -> bool:
+        return self.wiring.by_name[edge.destination].type == "Convolutional"
 
     def _is_embedding(self, edge: Edge, module: str, arrays: dict[str, np.ndarray]) -> bool:
         if self.embeddings is not None:
@@ -218,7 +232,7 @@ class _Matcher:
                 continue
             for end, units, found in zip(ends, extent, array.shape):
                 layer = self.wiring.by_name[end]
-                if units is None and layer.units is None:
+                if units is None and layer.units is None and layer.keys.get("Type", "FullyConnected") == "FullyConnected":
                     layer.units = layer.keys["N"] = int(found)
 
     def _fill_biases(self) -> None:

@@ -256,6 +256,8 @@ def reshape(node: Node) -> Any:
     extent = constant(node.get(1), "its extent").reshape(-1).tolist() if len(node.inputs) > 1 else list(node.attributes.get("shape", []))
     if isinstance(node.x, np.ndarray):
         return node.x.reshape(extent)
+    if len(extent) > 2:
+        return image(node, extent[1:])
     if len(extent) != 2:
         raise Unsupported(f"it makes {len(extent)} dimensions; layers have two")
     x = flat(node)
@@ -263,6 +265,16 @@ def reshape(node: Node) -> Any:
     if extent[1] not in (-1, units) and units is not None:
         raise Unsupported(f"it makes rows of {extent[1]} of {units} units")
     return Dense(x.name, [extent[1]]) if isinstance(x, Dense) and units is None and extent[1] > 0 else x
+
+
+def image(node: Node, extent: list[int]) -> Any:
+    """[batch, channels, .., y, x] of an input, or of what has these already."""
+    if isinstance(node.x, Dense):
+        if min(extent) > 0 and (None in node.x.extent or math.prod(extent) == math.prod(one or 0 for one in node.x.extent)):
+            return Dense(node.x.name, list(extent))
+    elif node.graph.builder.extent_of(node.signal()) == extent[::-1]:
+        return node.x
+    raise Unsupported(f"it makes {len(extent) + 1} dimensions; only inputs, and what has these dimensions, are images")
 
 
 def transpose(node: Node) -> Any:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from norn.interchange import onnx_images, onnx_nodes
 from norn.interchange.builder import Builder, Signal
-from norn.interchange.onnx_nodes import HANDLERS
 from norn.interchange.onnx_values import Dense, Graph, Indices, Lazy, Node, Part, Values, is_part
 from norn.interchange.onnx_writer import graph_digest
 from norn.interchange.parts import Parts, descriptor_of
@@ -16,6 +16,7 @@ from norn.interchange.wiring import Wiring
 if TYPE_CHECKING:
     from norn._types import Array
 
+HANDLERS = onnx_nodes.HANDLERS | onnx_images.HANDLERS
 FLOATS = ("FLOAT", "FLOAT16", "DOUBLE", "BFLOAT16")
 INTEGERS = ("INT32", "INT64")
 
@@ -23,7 +24,8 @@ INTEGERS = ("INT32", "INT64")
 @imports("an ONNX model")
 def import_onnx(path: str | os.PathLike[str], *, outputs: list[str] | None = None, data: str = "data") -> Parts:
     """The Network that an ONNX file describes, of fully connected layers: Gemm, MatMul, Add, Mul, Sub, Div with constants, activations,
-    BatchNormalization, Concat, Add of layers (Skip), Gather and ReduceSum of rows (a sparse input).
+    BatchNormalization, Concat, Add of layers (Skip), Gather and ReduceSum of rows (a sparse input); and of images
+    Conv, whose windows must stand where Norn's do.
 
     path: of the file.
     outputs: those of the graph that are wanted, all unless given.

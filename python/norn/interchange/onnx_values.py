@@ -189,8 +189,12 @@ class Node:
         return self.graph.builder.activate(self.signal() if x is None else self.graph.signal(x), word, parameters, self.stem())
 
     def affine(self, x: Any, scale: Any = None, shift: Any = None) -> Signal:
-        units = next((array.size for array in (scale, shift) if isinstance(array, np.ndarray)), None)
-        return self.graph.builder.affine(self.graph.signal(x, units), scale, shift)
+        arrays = [array for array in (scale, shift) if isinstance(array, np.ndarray)]
+        signal = self.graph.signal(x, next((array.size for array in arrays), None))
+        extent = self.graph.builder.extent_of(signal)
+        if extent and any(array.size > 1 and array.shape[-len(extent):] != (extent[-1], *[1] * (len(extent) - 1)) for array in arrays):
+            raise Unsupported(f"it has other numbers for the places of a channel: {[list(array.shape) for array in arrays]}")
+        return self.graph.builder.affine(signal, scale, shift)
 
     def stem(self, first: int = 1) -> str:
         """What a layer is called: "fc1" for the weights "fc1.weight", else as the node is. `first`: of the inputs that may be weights."""

@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import tempfile
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
@@ -90,8 +91,10 @@ class _Writer:
     def _check(self, dense: bool | None) -> None:
         problems = Problems("onnx", UsageError)
         for layer in self.wiring.layers:
-            if layer.keys.get("Type", "FullyConnected") != "FullyConnected":
-                problems.add(f"layer \"{layer.name}\" is {layer.keys['Type']}; only fully connected layers are written")
+            if layer.type not in ("Input", "FullyConnected", "Convolutional"):
+                problems.add(f"layer \"{layer.name}\" is {layer.type}; FullyConnected and Convolutional layers are written")
+            elif layer.type == "Convolutional" and layer.extent is None:
+                problems.add(f"layer \"{layer.name}\" is Convolutional, and its size is not known; give a model")
             elif layer.kind != "Input" and layer.keys.get("Activation") not in ACTIVATIONS:
                 problems.add(f"layer \"{layer.name}\": activation {layer.keys.get('Activation')} is not known here")
             if layer.kind != "Input":
@@ -166,7 +169,7 @@ class _Writer:
     def _leading_to(self, names: set[str]) -> set[str]:
         for layer in reversed(self.wiring.layers):
             if layer.name in names:
-                names = names | {edge.source for edge in layer.edges} | set(layer.skips)
+                names = names | set(self.wiring.sources_of(layer))
         return names
 
     def _dense_input(self, layer: Layer, prefix: str) -> None:
@@ -193,6 +196,8 @@ class _Writer:
         return self.node("Div", x, self.node("Max", norm, self.number(LEAST_NORM)))
 
     def _layer(self, layer: Layer) -> str:
+        if layer.type == "Convolutional":
+            return self._convolution(layer)
         bias = self.parameter(f"{layer.name} bias")
         z = ""
         for edge in layer.edges:
@@ -204,6 +209,37 @@ class _Writer:
         if layer.normalized:
             z = self.node("BatchNormalization", z, *(self.parameter(f"{layer.name} {item}") for item in NORM_VECTORS), epsilon=EPSILON)
         return self._activation(layer, z)
+
+    # Windows: in ONNX an example's units are [channels, .., y, x], in the same order as here.
+
+    def _image(self, x: str, channels: int, places: Sequence[int]) -> str:
+        shape = np.array([-1, channels, *reversed(places)], np.int64)
+        return self.node("Reshape", x, self.array(f"extent:{list(shape)}", shape))
+
+    def _flat(self, x: str, layer: Layer) -> str:
+        shape = np.array([-1, layer.units], np.int64)
+        return self.node("Reshape", x, self.array(f"extent:{list(shape)}", shape), name=layer.name)
+
+    def _window(self, layer: Layer, source: str) -> tuple[str, dict[str, Any]]:
+        """A source as an image, and the attributes of a window over it; ONNX, too, leaves out what windows of a stride do not reach."""
+        window = self.wiring.window(layer, source)
+        behind = [max(0, padding) for padding in window.behind]
+        return self._image(self.signals[source], window.channels, window.places), {
+            "kernel_shape": window.kernel[::-1], "strides": window.stride[::-1], "pads": [*window.padding[::-1], *behind[::-1]]}
+
+    def _convolution(self, layer: Layer) -> str:
+        assert layer.extent is not None
+        z = ""
+        for edge in layer.edges:
+            image, attributes = self._window(layer, edge.source)
+            bias = [] if z else [self.parameter(f"{layer.name} bias")]
+            product = self.node("Conv", image, self.parameter(edge.parameter), *bias, **attributes)
+            z = self.node("Add", z, product) if z else product
+        for skip in layer.skips:
+            z = self.node("Add", z, self._image(self.signals[skip], layer.extent[-1], layer.extent[:-1]))
+        if layer.normalized:
+            z = self.node("BatchNormalization", z, *(self.parameter(f"{layer.name} {item}") for item in NORM_VECTORS), epsilon=EPSILON)
+        return self._flat(self._activation(layer, z), layer)
 
     def _product(self, edge: Edge, bias: str) -> str:
         weights = self.parameter(edge.parameter)
