@@ -9,6 +9,7 @@
 #include "kernels/fused.h"
 #include "kernels/normalization.h"
 #include "kernels/pointwise.h"
+#include "kernels/pooling.h"
 #include "kernels/recommend.h"
 #include "kernels/select.h"
 #include "kernels/sparse.h"
@@ -37,6 +38,7 @@ struct Kernels {
   std::unique_ptr<UpdateKernels> update;
   std::unique_ptr<SelectKernels> select;
   std::unique_ptr<ConvolutionKernels> convolution;  ///< null where the device has none
+  std::unique_ptr<PoolingKernels> pooling;          ///< null where the device has none
   std::unique_ptr<FusedKernels> fused;              ///< null where the device has none
   std::unique_ptr<RecommendKernels> recommend;      ///< null where the device has none
   std::unique_ptr<WorkQueue> queue;

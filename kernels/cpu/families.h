@@ -17,5 +17,6 @@ std::unique_ptr<CostKernels> make_cpu_cost(Executor& executor);
 std::unique_ptr<UpdateKernels> make_cpu_update(Executor& executor);
 std::unique_ptr<SelectKernels> make_cpu_select(Executor& executor);
 std::unique_ptr<ConvolutionKernels> make_cpu_convolution(Executor& executor);
+std::unique_ptr<PoolingKernels> make_cpu_pooling(Executor& executor);
 
 }  // namespace norn

@@ -17,6 +17,7 @@ Kernels make_cpu_kernels(Executor& executor) {
   kernels.update = make_cpu_update(executor);
   kernels.select = make_cpu_select(executor);
   kernels.convolution = make_cpu_convolution(executor);
+  kernels.pooling = make_cpu_pooling(executor);
   kernels.queue = std::make_unique<WorkQueue>();
   return kernels;
 }

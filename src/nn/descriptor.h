@@ -3,6 +3,7 @@
 
 #include "kernels/cost.h"
 #include "kernels/initializer.h"
+#include "kernels/pooling.h"
 #include "kernels/update_rule.h"
 #include "src/nn/input_weighting.h"
 
@@ -39,13 +40,6 @@ using LayerActivation = std::variant<Activation, SoftMax>;
 struct SparsenessPenalty {
   float p = 0.0f;
   float beta = 0.0f;
-};
-
-struct LocalResponseNormalization {
-  float k = 2.0f;
-  int n = 5;
-  float alpha = 1e-4f;
-  float beta = 0.75f;
 };
 
 struct WeightInit {
