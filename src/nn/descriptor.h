@@ -155,7 +155,7 @@ inline constexpr std::array kLayerTypes = {
     LayerTypeRules{"FullyConnected", EdgeKind::matrix, true, true, nullptr, "", false, false, true},
     LayerTypeRules{"Convolutional", EdgeKind::matrix, true, false, infer_convolution, "Kernel",
                    true, false, true},
-    LayerTypeRules{"Pooling", EdgeKind::own, false, false, infer_pooling, "Function", true, true,
+    LayerTypeRules{"Pooling", EdgeKind::own, true, false, infer_pooling, "Function", true, true,
                    false}};
 constexpr const LayerTypeRules& rules_of(LayerType type) {
   return kLayerTypes.at(std::size_t(type));

@@ -380,6 +380,19 @@ EdgeMatrix matrix_of(const Graph& graph, int edge) {
                         graph.network.layers[std::size_t(e.source)]);
 }
 
+Index channels_together(const Graph& graph, int number) {
+  const LayerDescriptor& layer = graph.network.layers[std::size_t(number)];
+  const std::vector<int>& sources = graph.sources[std::size_t(number)];
+  if (layer.kind == LayerKind::input || layer.type == LayerType::fully_connected || sources.empty())
+    return layer.units();
+  const int source = graph.edges[std::size_t(sources[0])].source;
+  if (layer.type == LayerType::convolutional) return channels_of(layer);
+  if (layer.function == PoolingFunction::maxout) return channels_together(graph, source);
+  if (!has_window(layer)) return layer.units();
+  const Window window = window_of(layer, graph.network.layers[std::size_t(source)]);
+  return window.channels == 1 ? layer.units() : window.channels;
+}
+
 std::vector<int> Graph::matrices(int layer) const {
   std::vector<int> found = sources[std::size_t(layer)];
   std::erase_if(found, [this](int edge) { return !edges[std::size_t(edge)].has_weights(); });

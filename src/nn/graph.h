@@ -51,6 +51,10 @@ struct Graph {
 /// Of an edge that is a weight matrix.
 EdgeMatrix matrix_of(const Graph& graph, int edge);
 
+/// Units of a layer that stand together at each place where it is computed by example, channels
+/// last: those of its last axis, or all of them where they have the order of files.
+Index channels_together(const Graph& graph, int layer);
+
 /// Resolves a descriptor. Names and sources that are left out take their defaults: <Kind><number>
 /// and the layer before. Throws UsageError, all errors at once, a line each, for values and keys
 /// that a text could not have said either, unknown or missing sources, cycles (named), `auto`

@@ -195,56 +195,69 @@ void check_windows(const Graph& graph, const std::vector<DatasetShape>& datasets
 
 namespace {
 
-// An edge into a Convolutional layer.
-void find_idle_window(const LayerDescriptor& layer, const LayerDescriptor& source, const Edge& edge,
-                      Faults& faults) {
-  const bool behind = source.type == LayerType::convolutional && source.kind == LayerKind::hidden;
+// Whether channels stand together at the places of a hidden layer.
+bool has_places(const Graph& graph, int number) {
+  const LayerDescriptor& layer = layer_at(graph, number);
+  return layer.kind == LayerKind::hidden && channels_together(graph, number) != layer.units();
+}
+
+// An edge into a Convolutional layer, or into a Pooling layer with a window.
+void find_idle_window(const Graph& graph, const Edge& edge, Faults& faults) {
+  const LayerDescriptor& layer = layer_at(graph, edge.destination);
+  const LayerDescriptor& source = layer_at(graph, edge.source);
   if (edge.shared_with >= 0)
     faults.add(layer, "SharedWeights",
                fmt::format("the filters of layer \"{}\" on \"{}\" cannot be shared: SharedWeights "
                            "on Convolutional layers is not supported; remove it",
                            layer.name, source.name));
-  if (!edge.has_weights() && !(behind && source.extent == layer.extent))
+  const Index channels = channels_together(graph, edge.source);
+  if (!edge.by_unit()) {
+    // Channels stand together where they are computed, so no window goes over them.
+    if (has_places(graph, edge.source) && window_of(layer, source).channels != channels)
+      faults.add(layer, "Kernel",
+                 fmt::format("Kernel has {} numbers, and would go over the {} channels of layer "
+                             "\"{}\", which is {}; that is not supported: give it {}",
+                             layer.type == LayerType::convolutional ? layer.dimensions - 1
+                                                                    : layer.kernel_dimensions,
+                             channels, source.name,
+                             extent_text(source.extent.data(), source.dimensions),
+                             source.dimensions - 1));
+  } else if (source.kind != LayerKind::hidden || !has_window(source) ||
+             source.extent != layer.extent || channels != channels_of(layer)) {
     faults.add(layer, "Skip",
-               fmt::format("a skip into a Convolutional layer comes from a hidden Convolutional "
-                           "layer of its size, {}, which \"{}\" is not; remove it",
+               fmt::format("a skip into a Convolutional layer comes from a hidden layer with "
+                           "windows and its size, {}, which \"{}\" is not; remove it",
                            extent_text(layer.extent.data(), layer.dimensions), source.name));
-  // Channels stand together where they are computed, so no window goes over them.
-  if (edge.has_weights() && behind && layer.dimensions != source.dimensions)
-    faults.add(
-        layer, "Kernel",
-        fmt::format("Kernel has {} numbers, and would go over the {} channels of layer "
-                    "\"{}\", which is {}; that is not supported: give it {}",
-                    layer.dimensions - 1, channels_of(source), source.name,
-                    extent_text(source.extent.data(), source.dimensions), source.dimensions - 1));
+  }
 }
 
 }  // namespace
 
 void find_idle_windows(const Graph& graph, Faults& faults) {
   for (const LayerDescriptor& layer : graph.network.layers) {
-    if (layer.type != LayerType::convolutional || layer.kind == LayerKind::input) continue;
+    const LayerTypeRules& type = rules_of(layer.type);
+    if (!type.has_window || layer.kind == LayerKind::input) continue;
     if (layer.kind == LayerKind::output)
       faults.add(layer, "Kind",
-                 "a Convolutional Output layer is not supported; make it a Hidden layer, with a "
-                 "FullyConnected Output layer behind it");
-    if (std::holds_alternative<SoftMax>(layer.activation))
+                 fmt::format("a {} Output layer is not supported; make it a Hidden layer, with a "
+                             "FullyConnected Output layer behind it",
+                             type.name));
+    if (type.has_activation && std::holds_alternative<SoftMax>(layer.activation))
       faults.add(layer, "Activation",
                  "Activation on a Convolutional layer is not supported; SoftMax is for "
                  "FullyConnected layers: put one behind this layer");
   }
   for (const Edge& edge : graph.edges)
-    if (const LayerDescriptor& layer = layer_at(graph, edge.destination);
-        layer.type == LayerType::convolutional)
-      find_idle_window(layer, layer_at(graph, edge.source), edge, faults);
+    if (has_window(layer_at(graph, edge.destination))) find_idle_window(graph, edge, faults);
 }
 
 void find_idle_on_channels(const Graph& graph, Faults& faults) {
   for (const LayerDescriptor& layer : graph.network.layers) {
-    if (layer.type != LayerType::convolutional || layer.kind == LayerKind::input) continue;
+    if (!rules_of(layer.type).has_window || layer.kind == LayerKind::input) continue;
     const auto refuse = [&](const char* key, const std::string& next_step) {
       faults.add(layer, key,
-                 fmt::format("{} on a Convolutional layer is not supported; {}", key, next_step));
+                 fmt::format("{} on a {} layer is not supported; {}", key, rules_of(layer.type).name,
+                             next_step));
     };
     if (layer.delta_norm > 0.0f)
       refuse("DeltaNorm", "remove it, or give it to the FullyConnected layers behind this one");

@@ -232,7 +232,8 @@ std::vector<Key> make_layer_keys() {
   keys.push_back(enum_key<LayerType>(
       "Type", words_in<LayerType>(kLayerTypes), [](auto& d) -> auto& { return d.layer.type; },
       "How the layer is connected to its sources. An Input layer that feeds convolutions is "
-      "Convolutional."));
+      "Convolutional. Ranks share out the units of FullyConnected layers, and the examples of "
+      "Convolutional layers and of Pooling layers with windows."));
   keys.push_back(size_key());
   keys.push_back(for_kinds(text_key(
                                "DataSet", [](auto& d) -> auto& { return d.layer.dataset; },

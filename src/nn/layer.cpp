@@ -73,7 +73,8 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
   const Layout of_rows = settings.by_example ? Layout::by_example : Layout::by_unit;
   const Layout of_units = settings.by_example ? Layout::whole : Layout::by_unit;
   const Range owned = settings.by_example ? settings.owned : Range{0, units};
-  bias = UnitParameters(units, slots, "bias", layer.init.bias, of_units, owned);
+  const bool has_bias = rules_of(layer.type).edges != EdgeKind::own;
+  if (has_bias) bias = UnitParameters(units, slots, "bias", layer.init.bias, of_units, owned);
   if (layer.batch_normalization) {
     norm_scale = UnitParameters(units, slots, "scaleBN", 1.0f, of_units, owned);
     norm_bias = UnitParameters(units, slots, "biasBN", 0.0f, of_units, owned);
@@ -82,7 +83,7 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
     running_variance = {"running variance", parameter, units, 1, of_units};
     running_variance.saved_as("runningVarianceBN", 1.0f);
   }
-  if (settings.trainable) gradient = {"gradients of biases", working, units};
+  if (settings.trainable && has_bias) gradient = {"gradients of biases", working, units};
   if (settings.trainable && layer.batch_normalization)
     gradient2 = {"gradients of scales", working, units};
   if (is_output()) return;
@@ -109,6 +110,8 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
             of_rows};
   if (device.casts_operands)
     bf16_deltas = {"deltas, bf16", working, batch, round_up_to_eight(units)};
+  if (settings.takes_delta_aside)
+    unit_deltas = {"deltas", working, settings.rows, units * settings.places, Layout::by_example};
   if (settings.partial_sums > 0) delta_sum = DeltaSum(sum_shape(settings), device.is_host);
 }
 

@@ -55,6 +55,7 @@ class UnitLayer {
     Index rows = 0;
     Index places = 1;  ///< of a unit of `partition`, which then is a channel
     bool gathers_rows = false;
+    bool takes_delta_aside = false;  ///< StepFacts::takes_delta_aside()
     Index batch = 1;
     Index partial_sums = 0;      ///< of the delta sum; 0: no delta is wanted
     bool reduces_delta = false;  ///< SumShape::is_reduced
@@ -73,7 +74,7 @@ class UnitLayer {
     norm_scale.for_each_slot(visit);
     norm_bias.for_each_slot(visit);
     all(gradient, gradient2, activations, bf16_activations, transposed_activations, deltas,
-        bf16_deltas, gathered, before_dropout, pre_activations, normalised, inverse_deviation);
+        bf16_deltas, gathered, unit_deltas, before_dropout, pre_activations, normalised, inverse_deviation);
     delta_sum.for_each_tensor(visit);
   }
   /// Once its tensors stand in `memory`: what must not begin with whatever stood there.
@@ -104,6 +105,7 @@ class UnitLayer {
       transposed_activations;           ///< [width x batch, rounded up], where gradients read it
   HeldMatrix<float> gathered;           ///< [batch x width] of all examples, of layers by example
   HeldMatrix<float> deltas;             ///< [batch x mine, rounded up], hidden layers in training
+  HeldMatrix<float> unit_deltas;        ///< [own examples x units], what layers by unit say
   HeldMatrix<Bfloat16> bf16_deltas;     ///< [batch x mine, rounded up], where products read it
   HeldMatrix<float> before_dropout;     ///< [batch x mine], where they are kept
   HeldMatrix<float> pre_activations;    ///< [batch x mine], where slopes are written in them

@@ -148,17 +148,25 @@ std::string infer_pooling(LayerDescriptor& layer,
   return fault;
 }
 
+bool has_window(const LayerDescriptor& layer) {
+  using enum PoolingFunction;
+  return layer.type == LayerType::convolutional ||
+         (layer.type == LayerType::pooling &&
+          (layer.function == max || layer.function == average || layer.function == lrn));
+}
+
+bool is_comparison(PoolingFunction function) {
+  return function == PoolingFunction::dot_product || function == PoolingFunction::cosine;
+}
+
 Window window_of(const LayerDescriptor& layer, const LayerDescriptor& source) {
-  const bool slides = layer.type == LayerType::convolutional ||
-                      layer.function == PoolingFunction::max ||
-                      layer.function == PoolingFunction::average;
+  const bool slides = layer.function != PoolingFunction::lrn;
   int axes = 0;
   if (layer.type == LayerType::convolutional)
     axes = layer.dimensions - 1;
-  else if (slides)
-    axes = layer.kernel_dimensions;
-  else if (layer.function == PoolingFunction::lrn)
-    axes = source.dimensions - 1;
+  else if (has_window(layer))
+    axes = slides ? std::max(layer.kernel_dimensions, source.dimensions - 1)
+                  : source.dimensions - 1;
   Window window;
   window.channels = source.units();
   for (int axis = 0; axis < axes; ++axis) {

@@ -25,10 +25,15 @@ ShapeInference infer_convolution;
 ShapeInference infer_pooling;
 
 /// What a Convolutional or Pooling layer reads of a source, once its shape has been inferred. The
-/// channels of a convolution are the source's axis behind the kernel's; those of Max and Average
-/// all axes behind it together; those of LRN the source's last axis. Where Function has no window,
-/// all units are channels of one place.
+/// channels are the source's last axis; where the Kernel of Max or Average goes over that, too,
+/// there is one. Where Function has no window, all units are channels of one place.
 Window window_of(const LayerDescriptor& layer, const LayerDescriptor& source);
+
+/// Whether a layer is computed place by place from those around it: Convolutional, Max, Average,
+/// LRN.
+bool has_window(const LayerDescriptor& layer);
+/// Whether a unit says how alike two sources are: DotProduct, Cosine.
+bool is_comparison(PoolingFunction function);
 
 /// Of a Convolutional layer: its units at one place, K.
 inline Index channels_of(const LayerDescriptor& layer) {

@@ -137,11 +137,19 @@ Index StepFacts::delta_partial_sums(int layer) const {
       const int destination = this->edge(edge).destination;
       const bool to_examples = by_example(destination);
       if (to_examples && by_example(layer)) continue;
-      partial_sums += by_source(edge) || !has_weights(edge) || to_examples
-                          ? 1
-                          : partition(destination).blocks();
+      if (by_source(edge) || to_examples || this->edge(edge).by_unit())
+        partial_sums += 1;
+      else
+        partial_sums +=
+            has_weights(edge) ? partition(destination).blocks() : comparisons(edge);
     }
   return partial_sums;
+}
+
+Index StepFacts::comparisons(int edge) const {
+  const int destination = this->edge(edge).destination;
+  const bool compares = is_comparison(layer(destination).function);
+  return compares && sources(destination)[0] == edge ? layer(destination).units() : 1;
 }
 
 Index StepFacts::partial_sums_of_rank(int layer, int rank) const {
@@ -169,7 +177,11 @@ bool StepFacts::exchanges_partial_sums(int layer) const {
 Window StepFacts::window(int edge) const {
   const int source = this->edge(edge).source;
   Window window = window_of(layer(this->edge(edge).destination), layer(source));
-  if (!is_input(source) && by_example(source)) window.order = UnitOrder::channels_last;
+  if (is_input(source) || !by_example(source) || places(source) == 1) return window;
+  window.order = UnitOrder::channels_last;
+  if (has_window(layer(this->edge(edge).destination))) return window;
+  window.channels = channels(source);
+  window.in = window.out = {places(source), 1, 1};
   return window;
 }
 
@@ -259,6 +271,7 @@ UnitLayer::Settings StepFacts::layer_settings(int layer) const {
     settings.places = places(layer);
     settings.rows = example_capacity();
     settings.gathers_rows = gathers_rows(layer);
+    settings.takes_delta_aside = takes_delta_aside(layer);
   }
   settings.sparseness = sparseness_of(graph_.network, this->layer(layer));
   return settings;

@@ -76,9 +76,7 @@ class StepFacts {
   }
   /// Of a layer by example: its units are `places` times `channels`, which stand channels last
   /// where they are computed. What an edge into one reads at a window.
-  Index channels(int layer) const {
-    return is_convolution(layer) ? channels_of(this->layer(layer)) : this->layer(layer).units();
-  }
+  Index channels(int layer) const { return channels_together(graph_, layer); }
   Index places(int layer) const { return this->layer(layer).units() / channels(layer); }
   bool is_convolution(int layer) const {
     return this->layer(layer).type == LayerType::convolutional;
@@ -88,6 +86,11 @@ class StepFacts {
   /// then the rows of all ranks are gathered.
   bool feeds_by_example(int layer) const { return feeds(layer, Layout::by_example); }
   bool gathers_rows(int layer) const { return by_example(layer) && feeds(layer, Layout::by_unit); }
+  /// Of a layer by example: whether the sum of what layers by unit say is made beside the delta,
+  /// because other floats are there, or it is in another order.
+  bool takes_delta_aside(int layer) const {
+    return sums_delta(layer) && (feeds_by_example(layer) || places(layer) > 1);
+  }
   /// Of the edges from a layer by example to others, the one whose delta comes first backward.
   bool sends_first(int edge) const;
 
@@ -130,8 +133,9 @@ class StepFacts {
 
   /// Whether a hidden layer needs the delta of its activations; whether that is a sum in fixed
   /// point, or a part of it is, and of how many partial sums: blocks of all destinations, and one
-  /// for an edge by source, without weights, or from a layer by unit to one by example; and how
-  /// many a rank gives. Floats go from one layer by example to another.
+  /// for an edge by source, without weights, or from a layer by unit to one by example, but one for
+  /// each pair that a layer by unit compares it in; and how many a rank gives. Floats go from one
+  /// layer by example to another.
   bool wants_delta(int layer) const;
   bool sums_delta(int layer) const { return wants_delta(layer) && delta_partial_sums(layer) > 0; }
   Index delta_partial_sums(int layer) const;
@@ -140,6 +144,8 @@ class StepFacts {
   /// Whether ranks send each other their partial sums as they are: the same on all ranks.
   bool exchanges_partial_sums(int layer) const;
 
+  /// Of an edge into a Pooling layer by unit: how often it compares the source with others.
+  Index comparisons(int edge) const;
   /// Whether an edge without weights leads from it.
   bool feeds_units(int layer) const;
 

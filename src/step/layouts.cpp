@@ -11,12 +11,6 @@
 namespace norn {
 namespace {
 
-// The rows of a Pooling layer that are computed place by place from those around it.
-bool has_window(PoolingFunction function) {
-  using enum PoolingFunction;
-  return function == max || function == average || function == lrn;
-}
-
 class Chooser {
  public:
   Chooser(const Graph& graph, const std::vector<bool>& takes_part, const std::vector<bool>& forced)
@@ -43,8 +37,7 @@ class Chooser {
   }
 
   LayerLayout of_pooling(int number) const {
-    const PoolingFunction function = layer_of(number).function;
-    if (has_window(function)) return {Layout::by_example, "it pools places of an example"};
+    if (has_window(layer_of(number))) return {Layout::by_example, "it pools places of an example"};
     const std::vector<int>& sources = graph_.sources[std::size_t(number)];
     require(!sources.empty(), "choose_layouts: make_graph() refuses Pooling without a source");
     const int first = graph_.edges[std::size_t(sources[0])].source;

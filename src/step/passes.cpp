@@ -113,7 +113,8 @@ void share_out(Program& program, const StepFacts& facts) {
     if (std::vector<EdgeBackward>* edges = edges_of(op))
       std::erase_if(*edges, [&](const EdgeBackward& edge) { return facts.by_source(edge.edge); });
     shared.push_back(op);
-    if (makes_pre_activations(op) && makes_activations(op) && !alone && facts.gathers(layer))
+    if (makes_pre_activations(op) && makes_activations(op) && !alone && facts.gathers(layer) &&
+        !facts.by_example(layer))
       shared.push_back(GatherActivations{layer});
     if (makes_activations(op) && facts.gathers_rows(layer)) shared.push_back(GatherRows{layer});
     if (edges_of(op) && facts.sums_over_sources(layer)) shared.push_back(SendBySource{layer});

@@ -124,8 +124,8 @@ void StepTensors::add_lanes(const StepFacts& facts) {
                                                           : facts.layer(source).units());
       gradient = std::max(gradient, gradient_tile(facts, edge));
     }
-    for (int edge : facts.unit_edges(layer))
-      if (facts.by_example(layer))
+    for (int edge : facts.sources(layer))
+      if (!facts.has_weights(edge) && (facts.by_example(layer) || !facts.edge(edge).by_unit()))
         widest_source = std::max(widest_source, facts.layer(facts.edge(edge).source).units());
     if (!facts.is_output(layer)) continue;
     const Index at_once = facts.units_at_once(layer);

@@ -33,16 +33,56 @@ Recipe draw(std::uint64_t seed) {
   return recipe;
 }
 
+// The same, with poolings in front of the second convolution and behind it.
+Recipe draw_pooled(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto upto = [&](Index most) { return Index(1 + random() % std::uint64_t(most)); };
+  const auto function = [&] {
+    using enum PoolingFunction;
+    return std::array{max, average}[random() % 2];
+  };
+  Recipe recipe = draw(seed);
+  auto& layers = recipe.network.layers;
+  layers[2].sources = {"Mean"};
+  layers[3].sources = {"Largest", "Second"};
+  recipe.network.lrn.n = int(upto(7));
+  const LayerDescriptor mean = pooling("Mean", function(), 1 + upto(3), 1 + upto(2), {"First"});
+  layers.insert(layers.begin() + 2, mean);
+  layers.insert(layers.begin() + 4,
+                random() % 2 ? pooling("Largest", function(), upto(4), 2, {"Second"})
+                             : pooling_layer("Largest", PoolingFunction::lrn, {"Second"}));
+  const Index towers = upto(30);
+  layers.insert(layers.end() - 1, {hidden_layer("Left", towers, {"Full"}),
+                                   hidden_layer("Right", towers, {"Full"}),
+                                   pooling_layer("Towers", PoolingFunction(4 + random() % 3),
+                                                 {"Left", "Right"})});
+  layers.back().sources = {"Towers", "Full"};
+  return recipe;
+}
+
+void expect_same_bits(const Recipe& recipe) {
+  const Outcome alone = run(recipe, kSteps, 1, 1);
+  for (const auto& [ranks, threads] :
+       std::vector<std::pair<int, int>>{{1, 3}, {2, 1}, {3, 2}, {4, 1}})
+    EXPECT_TRUE(same_bits(alone, run(recipe, kSteps, ranks, threads))) << ranks;
+}
+
 TEST(Convolution, HasTheSameBitsOnAnyNumberOfRanksAndThreads) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
   for (std::uint64_t i = 0; i < 8; ++i) {
     const Recipe recipe = draw(seed + i);
     SCOPED_TRACE(testing::Message() << "case " << i << ", batch " << recipe.network.training.batch);
-    const Outcome alone = run(recipe, kSteps, 1, 1);
-    for (const auto& [ranks, threads] :
-         std::vector<std::pair<int, int>>{{1, 3}, {2, 1}, {3, 2}, {4, 1}})
-      EXPECT_TRUE(same_bits(alone, run(recipe, kSteps, ranks, threads))) << ranks;
+    expect_same_bits(recipe);
+  }
+}
+
+TEST(Convolution, AndPoolingHaveTheSameBitsOnAnyNumberOfRanksAndThreads) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    SCOPED_TRACE(testing::Message() << "case " << i);
+    expect_same_bits(draw_pooled(seed + i));
   }
 }
 

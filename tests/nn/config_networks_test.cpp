@@ -17,7 +17,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::StartsWith;
 
 const std::vector<DatasetShape> kMovies = {{"gl_input", 1, {27278, 1, 1}, true},
                                            {"gl_output", 1, {27278, 1, 1}, true}};
@@ -110,10 +109,7 @@ TEST(ConfigNetworks, AlexNet) {
   EXPECT_EQ(weights_of(graph, LayerType::convolutional),
             11 * 11 * 3 * 96 + 5 * 5 * 96 * 256 + 9 * (256 * 384 + 384 * 384 + 384 * 256));
   EXPECT_EQ(weights_of(graph, LayerType::fully_connected), 9216 * 4096 + 4096 * 4096 + 4096 * 1000);
-  EXPECT_EQ(
-      why_not_runnable(graph, Use::training),
-      "layer \"Hidden2\": Type Pooling can be read and checked, but this build has no kernels "
-      "to train or run it; it runs networks of FullyConnected, Convolutional layers");
+  EXPECT_EQ(why_not_runnable(graph, Use::training), std::nullopt);
 }
 
 TEST(ConfigNetworks, Vgg16) {
@@ -131,14 +127,14 @@ TEST(ConfigNetworks, Vgg16) {
         return layer.type == LayerType::convolutional && layer.kind == LayerKind::hidden;
       });
   EXPECT_EQ(convolutions, 13);
-  EXPECT_THAT(why_not_runnable(graph, Use::training).value_or(""), StartsWith("layer \"Pool1\": "));
+  EXPECT_EQ(why_not_runnable(graph, Use::training), std::nullopt);
 }
 
 TEST(ConfigNetworks, Cifar100) {
   const Graph graph = graph_of("dsstne/cifar100.json", {{"input", 3, {32, 32, 3}, false}});
   EXPECT_THAT(extent_of(graph, "Conv1_2"), ElementsAre(32, 32, 64, 1));
   EXPECT_THAT(extent_of(graph, "Pool3"), ElementsAre(4, 4, 256, 1));
-  EXPECT_THAT(why_not_runnable(graph, Use::training).value_or(""), StartsWith("layer \"Pool1\": "));
+  EXPECT_EQ(why_not_runnable(graph, Use::training), std::nullopt);
 }
 
 TEST(ConfigNetworks, Strawman) {

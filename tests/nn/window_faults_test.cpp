@@ -163,8 +163,16 @@ TEST(WindowFaults, WhatNoKernelConvolves) {
             "layer, with a FullyConnected Output layer behind it");
   EXPECT_EQ(not_run(R"({"Name": "C", "Type": "Convolutional", "N": 3, "Kernel": [3, 3],
 "Skip": "I"})" + std::string(kLabels)),
-            "net:2: layer \"C\": a skip into a Convolutional layer comes from a hidden "
-            "Convolutional layer of its size, 8 x 8 x 3, which \"I\" is not; remove it");
+            "net:2: layer \"C\": a skip into a Convolutional layer comes from a hidden layer with "
+            "windows and its size, 8 x 8 x 3, which \"I\" is not; remove it");
+  EXPECT_EQ(not_run(R"({"Name": "P", "Type": "Pooling", "Function": "LRN", "Source": "I"},
+{"Name": "C", "Type": "Convolutional", "N": 3, "Kernel": [3, 3], "Skip": "P"})" +
+                    std::string(kLabels)),
+            "none");
+  EXPECT_EQ(not_run(R"({"Name": "P", "Type": "Pooling", "Function": "Max", "Kernel": [3, 3],
+"Kind": "Output", "DataSet": "images"})"),
+            "net:2: layer \"P\": a Pooling Output layer is not supported; make it a Hidden layer, "
+            "with a FullyConnected Output layer behind it");
   EXPECT_EQ(not_run(convolution_with(R"("Source": "I")") +
                     R"(, {"Name": "D", "Type": "Convolutional", "N": 4, "Kernel": [3, 3],
 "Source": "I", "SharedWeights":
@@ -183,6 +191,12 @@ TEST(WindowFaults, NoWindowGoesOverChannels) {
   EXPECT_EQ(not_run(convolution_with(R"("Source": "I")") + behind + "[3, 3, 3]}" + kLabels),
             "net:1: layer \"D\": Kernel has 3 numbers, and would go over the 4 channels of layer "
             "\"C\", which is 8 x 8 x 4; that is not supported: give it 2");
+  const std::string pool =
+      R"(, {"Name": "P", "Type": "Pooling", "Function": "Max", "Source": "C", "Kernel": )";
+  EXPECT_EQ(not_run(convolution_with(R"("Source": "I")") + pool + "[3]}" + kLabels), "none");
+  EXPECT_EQ(not_run(convolution_with(R"("Source": "I")") + pool + "[3, 3, 3]}" + kLabels),
+            "net:1: layer \"P\": Kernel has 3 numbers, and would go over the 4 channels of layer "
+            "\"C\", which is 8 x 8 x 4; that is not supported: give it 2");
 }
 
 TEST(WindowFaults, WhatIsSaidOfUnitsIsNotOfChannels) {
@@ -196,6 +210,11 @@ TEST(WindowFaults, WhatIsSaidOfUnitsIsNotOfChannels) {
                 "is for FullyConnected layers: put one behind this layer"));
   EXPECT_THAT(unsupported(R"("DeltaNorm": 1)"),
               HasSubstr("DeltaNorm on a Convolutional layer is not supported"));
+  Graph pooled = graph_of(kImages + std::string(R"({"Name": "P", "Type": "Pooling", "Function":
+"LRN", "Sparse": true})") + kLabels);
+  pooled.network.sparseness = {0.1f, 2.0f};
+  EXPECT_THAT(why_not_runnable(pooled, Use::training).value_or("none"),
+              HasSubstr("layer \"P\": SparsenessPenalty on a Pooling layer is not supported"));
   EXPECT_THAT(unsupported(R"("BatchNormalization": true, "WeightNorm": 2, "pDropout": 0.5)"),
               testing::Not(HasSubstr("not supported")));
 }

@@ -59,6 +59,14 @@ LayerDescriptor hidden_layer(const std::string& name, Index units, std::vector<s
   return unit_layer(name, LayerKind::hidden, units, std::move(sources), activation);
 }
 
+LayerDescriptor pooling_layer(const std::string& name, PoolingFunction function,
+                              std::vector<std::string> sources) {
+  LayerDescriptor layer = hidden_layer(name, 1, std::move(sources), Activation(Linear{}));
+  layer.type = LayerType::pooling;
+  layer.function = function;
+  return layer;
+}
+
 LayerDescriptor output_layer(const std::string& name, Index units, std::vector<std::string> sources,
                              LayerActivation activation) {
   LayerDescriptor layer =

@@ -40,6 +40,8 @@ LayerDescriptor hidden_layer(const std::string& name, Index units, std::vector<s
                              LayerActivation activation = Activation(Tanh{}));
 LayerDescriptor output_layer(const std::string& name, Index units, std::vector<std::string> sources,
                              LayerActivation activation = Activation(Sigmoid{}));
+LayerDescriptor pooling_layer(const std::string& name, PoolingFunction function,
+                              std::vector<std::string> sources);
 
 /// A batch of random examples. Sparse rows are never empty.
 HostBatch random_batch(const DataKind& kind, Index examples, Index width, std::uint64_t seed);

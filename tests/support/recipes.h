@@ -152,6 +152,44 @@ inline Recipe convolution_recipe() {
   return recipe;
 }
 
+/// Of `kernel` units along the first two axes.
+inline LayerDescriptor pooling(const std::string& name, PoolingFunction function, Index kernel,
+                               Index stride, std::vector<std::string> sources) {
+  LayerDescriptor layer = pooling_layer(name, function, std::move(sources));
+  layer.kernel = {kernel, kernel, 1};
+  layer.kernel_dimensions = 2;
+  layer.stride = {stride, stride, 1};
+  return layer;
+}
+
+/// Every function of Pooling layers, by example and by unit, with layers that feed both.
+inline Recipe pooling_recipe() {
+  using enum PoolingFunction;
+  Recipe recipe = recipe_base("pooling", Adam{}, 0.003f);
+  recipe.inputs = {.name = "dense", .sparse = false};
+  LayerDescriptor image = input_layer("In", 1);
+  image.extent = {9, 7, 3, 1};
+  image.dimensions = 3;
+  recipe.network.layers = {image,
+                           convolution("First", 5, 3, 1, {"In"}),
+                           pooling_layer("Responses", lrn, {"First"}),
+                           pooling("Largest", max, 3, 2, {"Responses", "First"}),
+                           convolution("Second", 9, 3, 1, {"Largest"}),
+                           convolution("Third", 9, 3, 1, {"Largest"}),
+                           pooling_layer("Larger", maxout, {"Second", "Third"}),
+                           pooling("Mean", average, 2, 2, {"Larger"}),
+                           pooling_layer("Alike", cosine, {"Second", "Third", "Larger"}),
+                           hidden_layer("Left", 41, {"Mean", "Larger"}),
+                           hidden_layer("Right", 41, {"Mean"}),
+                           pooling_layer("Both", maxout, {"Left", "Right"}),
+                           pooling_layer("Towers", dot_product, {"Left", "Right", "Both"}),
+                           hidden_layer("Full", 17, {"Both", "Towers", "Alike"}),
+                           output_layer("Out", 53, {"Full"}, SoftMax{})};
+  recipe.network.layers[1].dropout = 0.2f;
+  recipe.network.layers[4].batch_normalization = true;
+  return recipe;
+}
+
 inline std::vector<Recipe> all_recipes() {
   std::vector<Recipe> all;
   all.push_back(deep_recipe("softmax", Adam{}, 0.003f, SoftMax{}));
@@ -208,6 +246,7 @@ inline std::vector<Recipe> all_recipes() {
   all.push_back(by_source_recipe_with_penalties());
   if (computes_by_example()) all.push_back(by_example_recipe(Adam{}, 0.003f));
   if (computes_by_example()) all.push_back(convolution_recipe());
+  if (computes_by_example()) all.push_back(pooling_recipe());
   return all;
 }
 

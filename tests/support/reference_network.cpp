@@ -352,6 +352,15 @@ Rows Network::delta_factors(const BoundBatch& batch, int number) const {
   return factors;
 }
 
+bool Network::follows_parameters(int number) const {
+  const LayerDescriptor& descriptor = network_.layers[std::size_t(number)];
+  if (descriptor.kind == LayerKind::input) return false;
+  return descriptor.type != LayerType::pooling ||
+         std::ranges::any_of(descriptor.sources, [&](const std::string& source) {
+           return follows_parameters(layer(source));
+         });
+}
+
 double Network::distance_to_kinks(const Activity& activity, const BoundBatch& batch) const {
   double nearest = 1e9;
   for (std::size_t i = 0; i < network_.layers.size(); ++i) {
@@ -359,7 +368,7 @@ double Network::distance_to_kinks(const Activity& activity, const BoundBatch& ba
     const auto* f = std::get_if<Activation>(&descriptor.activation);
     if (descriptor.kind == LayerKind::input) continue;
     // What a maximum chooses among may stand nearer together than a z to 0.
-    if (descriptor.type == LayerType::pooling)
+    if (descriptor.type == LayerType::pooling && follows_parameters(int(i)))
       for (std::size_t b = 0; b < activity.output[i].size(); ++b)
         nearest =
             std::min(nearest, 20.0 * distance_to_ties(descriptor, sources_of(int(i)),

@@ -88,6 +88,8 @@ class Network {
   std::vector<const Row*> outputs_of_sources(int layer, const Activity& activity,
                                              std::size_t example) const;
   void pool_layer(int layer, Activity& activity) const;
+  /// Whether a layer's values move with the parameters: not data, nor what is pooled of data.
+  bool follows_parameters(int layer) const;
   Rows input(int layer, const BoundBatch& batch) const;
   Rows pre_activation(int layer, const Parameters& parameters, const Activity& activity) const;
   void normalise(int layer, const Parameters& parameters, Activity& activity, Rows& z) const;

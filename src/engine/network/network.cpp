@@ -40,12 +40,18 @@ Graph runnable(Graph graph, Pass purpose) {
 
 // Facts of what this device has kernels for.
 const StepFacts& computable(const StepFacts& facts) {
-  for (int layer : facts.order())
-    if (facts.on_gpu() && !facts.is_input(layer) && facts.by_example(layer))
+  if (!facts.on_gpu()) return facts;
+  for (int layer : facts.order()) {
+    if (!facts.is_input(layer) && facts.by_example(layer))
       throw UsageError(
           fmt::format("layer \"{}\" is shared out by example ({}), which GPUs cannot compute yet; "
                       "compute this network on CPUs",
                       facts.layer(layer).name, facts.layout(layer).reason));
+    if (facts.layer(layer).type == LayerType::pooling)
+      throw UsageError(fmt::format("layer \"{}\" is a Pooling layer, which GPUs cannot compute yet; "
+                                   "compute this network on CPUs",
+                                   facts.layer(layer).name));
+  }
   return facts;
 }
 

@@ -4,6 +4,7 @@
 
 #include "src/nn/run_sums.h"
 #include "src/step/layers/example_edges.h"
+#include "src/step/layers/own_examples.h"
 #include "src/step/ops/unit_edges.h"
 #include "src/step/program.h"
 
@@ -12,41 +13,6 @@
 
 namespace norn::step {
 namespace {
-
-/// The own examples of a batch and their runs, as rows of what this rank has. Runs without an
-/// example are left out.
-struct OwnRows {
-  Range examples;
-  std::vector<Range> runs;
-  Index places = 1;
-  Index count() const { return examples.count(); }
-  Index rows() const { return examples.count() * places; }
-};
-
-OwnRows own_rows(const StepFacts& facts, int layer, Index examples) {
-  const ExamplePartition cut = ExamplePartition::make(examples);
-  OwnRows own{facts.own_examples(examples), {}, facts.places(layer)};
-  const Range runs = ExamplePartition::runs_of(facts.settings().rank, facts.ranks());
-  for (Index run = runs.begin; run < runs.end; ++run) {
-    const Range rows = cut.examples(run);
-    if (rows.count() > 0)
-      own.runs.push_back({rows.begin - own.examples.begin, rows.end - own.examples.begin});
-  }
-  return own;
-}
-
-// What a source gives for the own examples.
-DenseOperand rows_of(State& state, int source, const OwnRows& own) {
-  if (state.units[source] && state.facts.by_example(source))
-    return state.units[source]->examples_of(state.units[source]->activations, own.count());
-  return state.output_of(source).dense.row_range(own.examples.begin, own.count());
-}
-
-// Whether the sum of what layers by unit say is made beside the delta: other floats are there, or
-// it is in another order.
-bool takes_aside(const StepFacts& facts, int layer) {
-  return facts.sums_delta(layer) && (facts.feeds_by_example(layer) || facts.places(layer) > 1);
-}
 
 // Sums of columns of all ranks, as terms of every run that this rank has.
 template <typename Term>
@@ -108,9 +74,6 @@ ExampleRoom::ExampleRoom(const StepFacts& facts, int layer) {
   gradient = {"gradient of own weights", working, largest / units * facts.units(layer)};
   run_sums = {"sums over examples", working, runs, 2 * units, Layout::by_example};
   sums = {"sums over examples", working, 2 * units, 1, Layout::whole};
-  if (takes_aside(facts, layer))
-    from_units = {"deltas", working, facts.example_capacity(), units * facts.places(layer),
-                  Layout::by_example};
 }
 
 void ExampleRoom::forward(const StepFacts&, int layer, bool, OpList& ops) {
@@ -197,10 +160,10 @@ void ExampleDelta::run(State& state) const {
   const MatrixView<float> d = unit.delta(own.rows());
   state.stage("hidden delta");
   if (state.facts.sums_delta(layer)) {
-    const bool aside = takes_aside(state.facts, layer);
+    const bool aside = state.facts.takes_delta_aside(layer);
     const MatrixView<float> all = unit.examples_of(unit.deltas, own.count());
     const MatrixView<float> taken =
-        aside ? state.room<ExampleRoom>(layer).from_units.first_rows(own.count()) : all;
+        aside ? unit.unit_deltas.first_rows(own.count()) : all;
     unit.delta_sum.take_rows(compute, own.examples.begin, taken);
     if (state.is_alone()) unit.delta_sum.adapt(compute);
     if (aside)
@@ -208,45 +171,9 @@ void ExampleDelta::run(State& state) const {
           state.facts.channels(layer), taken, all,
           state.facts.feeds_by_example(layer) ? Existing::add : Existing::overwrite);
   }
-  if (!d.empty()) unit.undo_activation(compute, own.rows(), state.now.position);
+  if (!d.empty() && rules_of(unit.descriptor().type).has_activation)
+    unit.undo_activation(compute, own.rows(), state.now.position);
   if (unit.descriptor().batch_normalization) normalise_backward(state, layer, own, d);
-}
-
-namespace {
-
-// Where the part of a source's delta that comes through an edge is made: rows of the own examples.
-MatrixView<float> place_to_send(State& state, int edge, Range own) {
-  const int source = state.facts.edge(edge).source;
-  if (state.facts.by_example(source) && state.facts.sends_first(edge))
-    return state.units[source]->examples_of(state.units[source]->deltas, own.count());
-  const Index width = state.facts.layer(source).units();
-  return {state.workspace[0].dx.view().data + own.begin * width, own.count(), width, width};
-}
-
-// What stands in place_to_send() is the part of the own examples.
-void send(State& state, int edge, Range own) {
-  const int source = state.facts.edge(edge).source;
-  UnitLayer& to = *state.units[source];
-  const MatrixView<float> part = place_to_send(state, edge, own);
-  if (state.facts.by_example(source)) {
-    if (!state.facts.sends_first(edge) && !part.empty())
-      state.kernels().pointwise->add(part, to.examples_of(to.deltas, own.count()));
-    return;
-  }
-  const Index width = part.cols;
-  float* const all = state.workspace[0].dx.view().data;
-  std::fill_n(all, own.begin * width, 0.0f);
-  std::fill_n(all + own.end * width, (state.examples() - own.end) * width, 0.0f);
-  state.stage("fixed point");
-  to.delta_sum.add(state.compute(), 0, {all, state.examples(), width, width});
-}
-
-}  // namespace
-
-void send_own_rows(State& state, int edge, MatrixView<const float> delta) {
-  const Range own = state.facts.own_examples(state.examples());
-  if (!delta.empty()) state.kernels().pointwise->copy(delta, place_to_send(state, edge, own));
-  send(state, edge, own);
 }
 
 void SendByExample::run(State& state) const {

@@ -65,10 +65,6 @@ struct UpdateByOwners {
   void traffic(const StepFacts& facts, TrafficList& list) const;
 };
 
-/// Adds delta [own examples x units], d cost / d pre-activation, to that of the source of an edge
-/// from unit to unit.
-void send_own_rows(State& state, int edge, MatrixView<const float> delta);
-
 struct ExampleRoom : WithoutOutputs {
   using Ops = OpTypes<ExampleForward, GatherRows, ExampleDelta, SendByExample, UpdateByOwners>;
   static bool is_of(const StepFacts& facts, int layer) {
@@ -81,11 +77,10 @@ struct ExampleRoom : WithoutOutputs {
   HeldBuffer<float> gradient;    ///< of the own units of that edge
   HeldMatrix<double> run_sums;   ///< [runs x 2 units], sums over the rows of a run
   HeldBuffer<FixedSum> sums;     ///< [2 units], over all runs
-  HeldMatrix<float> from_units;  ///< [own examples x units], where both kinds of layers are fed
   template <typename Visit>
   void for_each_tensor(const Visit& visit) {
     const auto all = [&](auto&... arrays) { (visit(arrays), ...); };
-    all(terms, gradient, run_sums, sums, from_units);
+    all(terms, gradient, run_sums, sums);
   }
 
   static void forward(const StepFacts& facts, int layer, bool learns, OpList& ops);

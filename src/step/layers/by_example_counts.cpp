@@ -79,14 +79,14 @@ void GatherRows::traffic(const StepFacts&, TrafficList& list) const {
 
 void ExampleDelta::tensors(TensorUses& uses) const {
   UnitLayer& unit = *uses.tensors.units[layer];
-  ExampleRoom& room = uses.tensors.room<ExampleRoom>(layer);
   uses.reads(unit.activations, unit.before_dropout, unit.pre_activations, unit.normalised,
              unit.inverse_deviation);
   if (uses.facts.sums_delta(layer)) uses.adds_to_delta(layer);
-  uses.writes(room.from_units);
+  uses.writes(unit.unit_deltas);
   if (uses.facts.feeds_by_example(layer)) uses.reads(unit.deltas);
   uses.writes(unit.deltas);
   if (!uses.facts.layer(layer).batch_normalization) return;
+  ExampleRoom& room = uses.tensors.room<ExampleRoom>(layer);
   uses.reads(unit.norm_scale.value);
   uses.writes(room.run_sums, room.sums, unit.gradient, unit.gradient2);
 }

@@ -2,6 +2,8 @@
 // Forward and backward of all edges from unit to unit into a layer.
 #include "src/step/ops/unit_edges.h"
 
+#include "src/step/layers/own_examples.h"
+
 namespace norn::step {
 namespace {
 

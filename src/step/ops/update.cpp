@@ -32,9 +32,14 @@ void AddSharedGradients::traffic(const StepFacts& facts, TrafficList& list) cons
 namespace {
 
 // Biases of layers by example are those of UpdateByOwners.
+bool has_own_biases(const StepFacts& facts, int layer) {
+  return !facts.is_input(layer) && !facts.by_example(layer) &&
+         rules_of(facts.layer(layer).type).edges != EdgeKind::own;
+}
+
 bool trains_bias(const StepFacts& facts, int layer) {
   return (facts.is_output(layer) || facts.wants_delta(layer)) && facts.units(layer) > 0 &&
-         !facts.by_example(layer);
+         has_own_biases(facts, layer);
 }
 
 }  // namespace
@@ -63,7 +68,7 @@ void UpdateBiases::run(State& state) const {
 
 void UpdateBiases::work(const StepFacts& facts, WorkList& list) const {
   for (int layer : facts.order()) {
-    if (facts.is_input(layer) || facts.by_example(layer)) continue;
+    if (!has_own_biases(facts, layer)) continue;
     const double gradients = facts.is_output(layer) ? 0.0 : list.rows_of(layer) * kFloat;
     list.pass("bias update",
               gradients + double(facts.units(layer)) * (list.update_bytes() + 2.0 * kFloat));
@@ -154,7 +159,7 @@ void AddSharedGradients::tensors(TensorUses& uses) const {
 
 void UpdateBiases::tensors(TensorUses& uses) const {
   for (int layer : uses.facts.order()) {
-    if (uses.facts.is_input(layer) || uses.facts.by_example(layer)) continue;
+    if (!has_own_biases(uses.facts, layer)) continue;
     UnitLayer& unit = *uses.tensors.units[layer];
     uses.reads(unit.deltas);
     if (uses.facts.is_output(layer)) uses.reads(unit.gradient);
