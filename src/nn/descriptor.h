@@ -142,7 +142,6 @@ constexpr const EdgeKindRules& rules_of(EdgeKind kind) {
 struct LayerTypeRules {
   const char* name;             ///< in descriptors
   EdgeKind edges;               ///< from its sources
-  bool runs;                    ///< one of src/step/layers makes steps of it
   bool adds_up;                 ///< its units add up bias and edges: the room is Hidden or Output
   ShapeInference* infer_shape;  ///< null: any sources fit
   const char* shape_key;        ///< the key of the descriptor that what it finds is about
@@ -152,11 +151,10 @@ struct LayerTypeRules {
 };
 /// By LayerType, as model files number them.
 inline constexpr std::array kLayerTypes = {
-    LayerTypeRules{"FullyConnected", EdgeKind::matrix, true, true, nullptr, "", false, false, true},
-    LayerTypeRules{"Convolutional", EdgeKind::matrix, true, false, infer_convolution, "Kernel",
-                   true, false, true},
-    LayerTypeRules{"Pooling", EdgeKind::own, true, false, infer_pooling, "Function", true, true,
-                   false}};
+    LayerTypeRules{"FullyConnected", EdgeKind::matrix, true, nullptr, "", false, false, true},
+    LayerTypeRules{"Convolutional", EdgeKind::matrix, false, infer_convolution, "Kernel", true,
+                   false, true},
+    LayerTypeRules{"Pooling", EdgeKind::own, false, infer_pooling, "Function", true, true, false}};
 constexpr const LayerTypeRules& rules_of(LayerType type) {
   return kLayerTypes.at(std::size_t(type));
 }

@@ -250,23 +250,11 @@ void find_unused(Graph& graph) {
     if (!used[i]) graph.unused.push_back(int(i));
 }
 
-std::vector<std::string> types_that_run() {
-  std::vector<std::string> names;
-  for (const LayerTypeRules& type : kLayerTypes)
-    if (type.runs) names.emplace_back(type.name);
-  return names;
-}
-
 // Layers that can be described, but not computed.
 void find_idle_kinds(const Graph& graph, Faults& faults) {
   const auto& layers = graph.network.layers;
   for (std::size_t i = 0; i < layers.size(); ++i) {
     const LayerDescriptor& layer = layers[i];
-    if (!rules_of(layer.type).runs && layer.kind != LayerKind::input)
-      faults.add(layer, "Type",
-                 fmt::format("Type {} can be read and checked, but this build has no kernels to "
-                             "train or run it; it runs networks of {} layers",
-                             rules_of(layer.type).name, join(types_that_run())));
     if (layer.kind == LayerKind::target)
       faults.add(layer, "Kind", "Kind Target has no meaning in training or prediction; use Output");
     if (layer.kind != LayerKind::output || graph.destinations[i].empty()) continue;

@@ -214,14 +214,14 @@ void find_idle_window(const Graph& graph, const Edge& edge, Faults& faults) {
   if (!edge.by_unit()) {
     // Channels stand together where they are computed, so no window goes over them.
     if (has_places(graph, edge.source) && window_of(layer, source).channels != channels)
-      faults.add(layer, "Kernel",
-                 fmt::format("Kernel has {} numbers, and would go over the {} channels of layer "
-                             "\"{}\", which is {}; that is not supported: give it {}",
-                             layer.type == LayerType::convolutional ? layer.dimensions - 1
-                                                                    : layer.kernel_dimensions,
-                             channels, source.name,
-                             extent_text(source.extent.data(), source.dimensions),
-                             source.dimensions - 1));
+      faults.add(
+          layer, "Kernel",
+          fmt::format("Kernel has {} numbers, and would go over the {} channels of layer "
+                      "\"{}\", which is {}; that is not supported: give it {}",
+                      layer.type == LayerType::convolutional ? layer.dimensions - 1
+                                                             : layer.kernel_dimensions,
+                      channels, source.name, extent_text(source.extent.data(), source.dimensions),
+                      source.dimensions - 1));
   } else if (source.kind != LayerKind::hidden || !has_window(source) ||
              source.extent != layer.extent || channels != channels_of(layer)) {
     faults.add(layer, "Skip",
@@ -256,8 +256,8 @@ void find_idle_on_channels(const Graph& graph, Faults& faults) {
     if (!rules_of(layer.type).has_window || layer.kind == LayerKind::input) continue;
     const auto refuse = [&](const char* key, const std::string& next_step) {
       faults.add(layer, key,
-                 fmt::format("{} on a {} layer is not supported; {}", key, rules_of(layer.type).name,
-                             next_step));
+                 fmt::format("{} on a {} layer is not supported; {}", key,
+                             rules_of(layer.type).name, next_step));
     };
     if (layer.delta_norm > 0.0f)
       refuse("DeltaNorm", "remove it, or give it to the FullyConnected layers behind this one");

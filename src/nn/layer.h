@@ -74,7 +74,8 @@ class UnitLayer {
     norm_scale.for_each_slot(visit);
     norm_bias.for_each_slot(visit);
     all(gradient, gradient2, activations, bf16_activations, transposed_activations, deltas,
-        bf16_deltas, gathered, unit_deltas, before_dropout, pre_activations, normalised, inverse_deviation);
+        bf16_deltas, gathered, unit_deltas, before_dropout, pre_activations, normalised,
+        inverse_deviation);
     delta_sum.for_each_tensor(visit);
   }
   /// Once its tensors stand in `memory`: what must not begin with whatever stood there.

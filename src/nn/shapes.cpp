@@ -165,8 +165,8 @@ Window window_of(const LayerDescriptor& layer, const LayerDescriptor& source) {
   if (layer.type == LayerType::convolutional)
     axes = layer.dimensions - 1;
   else if (has_window(layer))
-    axes = slides ? std::max(layer.kernel_dimensions, source.dimensions - 1)
-                  : source.dimensions - 1;
+    axes =
+        slides ? std::max(layer.kernel_dimensions, source.dimensions - 1) : source.dimensions - 1;
   Window window;
   window.channels = source.units();
   for (int axis = 0; axis < axes; ++axis) {

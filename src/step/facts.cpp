@@ -140,8 +140,7 @@ Index StepFacts::delta_partial_sums(int layer) const {
       if (by_source(edge) || to_examples || this->edge(edge).by_unit())
         partial_sums += 1;
       else
-        partial_sums +=
-            has_weights(edge) ? partition(destination).blocks() : comparisons(edge);
+        partial_sums += has_weights(edge) ? partition(destination).blocks() : comparisons(edge);
     }
   return partial_sums;
 }

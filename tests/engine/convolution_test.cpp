@@ -52,10 +52,9 @@ Recipe draw_pooled(std::uint64_t seed) {
                 random() % 2 ? pooling("Largest", function(), upto(4), 2, {"Second"})
                              : pooling_layer("Largest", PoolingFunction::lrn, {"Second"}));
   const Index towers = upto(30);
-  layers.insert(layers.end() - 1, {hidden_layer("Left", towers, {"Full"}),
-                                   hidden_layer("Right", towers, {"Full"}),
-                                   pooling_layer("Towers", PoolingFunction(4 + random() % 3),
-                                                 {"Left", "Right"})});
+  layers.insert(layers.end() - 1,
+                {hidden_layer("Left", towers, {"Full"}), hidden_layer("Right", towers, {"Full"}),
+                 pooling_layer("Towers", PoolingFunction(4 + random() % 3), {"Left", "Right"})});
   layers.back().sources = {"Towers", "Full"};
   return recipe;
 }

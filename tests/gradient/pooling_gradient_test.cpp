@@ -41,14 +41,16 @@ class Draw {
   }
   LayerDescriptor windowed_pooling(const std::string& name, int axes,
                                    std::vector<std::string> sources) {
-    const PoolingFunction function =
-        coin() ? PoolingFunction::max : coin() ? PoolingFunction::average : PoolingFunction::lrn;
+    const PoolingFunction function = coin()   ? PoolingFunction::max
+                                     : coin() ? PoolingFunction::average
+                                              : PoolingFunction::lrn;
     const LayerDescriptor layer = pooling_layer(name, function, std::move(sources));
     return function == PoolingFunction::lrn ? layer : windows(layer, int(upto(axes)));
   }
   PoolingFunction joining() {
-    return coin() ? PoolingFunction::maxout
-                  : coin() ? PoolingFunction::cosine : PoolingFunction::dot_product;
+    return coin()   ? PoolingFunction::maxout
+           : coin() ? PoolingFunction::cosine
+                    : PoolingFunction::dot_product;
   }
   LocalResponseNormalization lrn() {
     return {float(upto(3)), int(upto(6)), 0.1f * float(upto(20)), 0.25f * float(upto(4))};
@@ -77,7 +79,8 @@ TEST(PoolingGradient, OfWindowsAgreesWithFloat64) {
     problem.network.lrn = draw.lrn();
     std::vector<std::string> last = {"Second"};
     if (draw.coin()) last.push_back("Conv");
-    problem.network.layers = {draw.image(axes), draw.windowed_pooling("First", axes, {"In"}),
+    problem.network.layers = {draw.image(axes),
+                              draw.windowed_pooling("First", axes, {"In"}),
                               draw.convolution("Conv", axes, {"First"}),
                               draw.windowed_pooling("Second", axes, {"Conv"}),
                               hidden_layer("Full", draw.upto(9), last),
@@ -101,7 +104,8 @@ TEST(PoolingGradient, OfSeveralConvolutionsAgreesWithFloat64) {
     third.name = "Third";
     LayerDescriptor joined = pooling_layer("Joined", draw.joining(), {"First", "Second"});
     if (draw.coin()) joined.sources.emplace_back("Third");
-    const LayerDescriptor added = pooling_layer("Added", PoolingFunction::average, {"Third", "First"});
+    const LayerDescriptor added =
+        pooling_layer("Added", PoolingFunction::average, {"Third", "First"});
     problem.network.layers = {draw.image(axes),
                               first,
                               second,

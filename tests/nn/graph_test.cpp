@@ -324,7 +324,8 @@ TEST(Graph, ProblemsHaveTheirPlacesInParts) {
 }
 
 TEST(Graph, EveryLayerThatCannotRunIsNamed) {
-  const Graph graph = graph_of(R"({"N": 8}, {"Kind": "Output", "Type": "Pooling", "Function": "LRN"},
+  const Graph graph =
+      graph_of(R"({"N": 8}, {"Kind": "Output", "Type": "Pooling", "Function": "LRN"},
                       {"Kind": "Target", "Source": "Input0"})");
   try {
     require_runnable(graph, Use::training, "net.json");

@@ -179,7 +179,8 @@ TEST(Shapes, ChannelsOfPoolingLayers) {
   EXPECT_EQ(window_of(plane, image).channels, 3);
   EXPECT_EQ(window_of(plane, image).in[2], 7);
   EXPECT_EQ(window_of(plane, image).out[2], 7);
-  LayerDescriptor flat = source({9, 8, 1, 1}, 2), over_all = pooling(PoolingFunction::max, {3, 3, 1}, 2);
+  LayerDescriptor flat = source({9, 8, 1, 1}, 2),
+                  over_all = pooling(PoolingFunction::max, {3, 3, 1}, 2);
   ASSERT_EQ(infer_shape(over_all, {&flat}), "");
   EXPECT_EQ(window_of(over_all, flat).channels, 1);
   LayerDescriptor across = pooling(PoolingFunction::lrn);

@@ -211,7 +211,8 @@ TEST(WindowFaults, WhatIsSaidOfUnitsIsNotOfChannels) {
   EXPECT_THAT(unsupported(R"("DeltaNorm": 1)"),
               HasSubstr("DeltaNorm on a Convolutional layer is not supported"));
   Graph pooled = graph_of(kImages + std::string(R"({"Name": "P", "Type": "Pooling", "Function":
-"LRN", "Sparse": true})") + kLabels);
+"LRN", "Sparse": true})") +
+                          kLabels);
   pooled.network.sparseness = {0.1f, 2.0f};
   EXPECT_THAT(why_not_runnable(pooled, Use::training).value_or("none"),
               HasSubstr("layer \"P\": SparsenessPenalty on a Pooling layer is not supported"));

@@ -103,7 +103,7 @@ int waiting(const Op& op) {
   }));
 }
 
-TEST(StepProgram, HasAKindForEveryTypeOfLayerThatRuns) {
+TEST(StepProgram, HasAKindForEveryTypeOfLayer) {
   for (std::size_t type = 0; type < kLayerTypes.size(); ++type) {
     NetworkDescriptor network;
     network.layers = {norn::test::input_layer("In", 9),
@@ -122,7 +122,7 @@ TEST(StepProgram, HasAKindForEveryTypeOfLayerThatRuns) {
     const Graph graph =
         make_graph(network, {{"In", 1, {9, 1, 1}, false}, {"Out", 1, {3, 1, 1}, false}}, "test");
     const StepFacts facts(graph, {});
-    EXPECT_EQ(with_room(facts, 1, [](auto) {}), kLayerTypes[type].runs) << kLayerTypes[type].name;
+    EXPECT_TRUE(with_room(facts, 1, [](auto) {})) << kLayerTypes[type].name;
   }
 }
 

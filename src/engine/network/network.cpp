@@ -48,9 +48,10 @@ const StepFacts& computable(const StepFacts& facts) {
                       "compute this network on CPUs",
                       facts.layer(layer).name, facts.layout(layer).reason));
     if (facts.layer(layer).type == LayerType::pooling)
-      throw UsageError(fmt::format("layer \"{}\" is a Pooling layer, which GPUs cannot compute yet; "
-                                   "compute this network on CPUs",
-                                   facts.layer(layer).name));
+      throw UsageError(
+          fmt::format("layer \"{}\" is a Pooling layer, which GPUs cannot compute yet; "
+                      "compute this network on CPUs",
+                      facts.layer(layer).name));
   }
   return facts;
 }

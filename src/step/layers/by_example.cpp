@@ -162,8 +162,7 @@ void ExampleDelta::run(State& state) const {
   if (state.facts.sums_delta(layer)) {
     const bool aside = state.facts.takes_delta_aside(layer);
     const MatrixView<float> all = unit.examples_of(unit.deltas, own.count());
-    const MatrixView<float> taken =
-        aside ? unit.unit_deltas.first_rows(own.count()) : all;
+    const MatrixView<float> taken = aside ? unit.unit_deltas.first_rows(own.count()) : all;
     unit.delta_sum.take_rows(compute, own.examples.begin, taken);
     if (state.is_alone()) unit.delta_sum.adapt(compute);
     if (aside)

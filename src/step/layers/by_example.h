@@ -73,10 +73,10 @@ struct ExampleRoom : WithoutOutputs {
   }
   ExampleRoom(const StepFacts& facts, int layer);
 
-  HeldMatrix<float> terms;       ///< [own runs x weights of the largest edge]
-  HeldBuffer<float> gradient;    ///< of the own units of that edge
-  HeldMatrix<double> run_sums;   ///< [runs x 2 units], sums over the rows of a run
-  HeldBuffer<FixedSum> sums;     ///< [2 units], over all runs
+  HeldMatrix<float> terms;      ///< [own runs x weights of the largest edge]
+  HeldBuffer<float> gradient;   ///< of the own units of that edge
+  HeldMatrix<double> run_sums;  ///< [runs x 2 units], sums over the rows of a run
+  HeldBuffer<FixedSum> sums;    ///< [2 units], over all runs
   template <typename Visit>
   void for_each_tensor(const Visit& visit) {
     const auto all = [&](auto&... arrays) { (visit(arrays), ...); };

@@ -175,9 +175,10 @@ void list_sources(TensorUses& uses, int layer) {
 // Of the sources and the layer itself, on this rank.
 double bytes_of(const StepFacts& facts, int layer) {
   double units = double(own_units(facts, layer).count());
-  for (int edge : facts.sources(layer)) units += double(facts.layer(facts.edge(edge).source).units());
-  const Index rows = facts.by_example(layer) ? facts.own_examples(facts.batch()).count()
-                                             : facts.batch();
+  for (int edge : facts.sources(layer))
+    units += double(facts.layer(facts.edge(edge).source).units());
+  const Index rows =
+      facts.by_example(layer) ? facts.own_examples(facts.batch()).count() : facts.batch();
   return double(rows) * units * kFloat;
 }
 
