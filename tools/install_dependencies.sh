@@ -6,7 +6,7 @@ set -euo pipefail
 
 packages=(
   g++ cmake ninja-build pkg-config
-  libfmt-dev libspdlog-dev libcli11-dev libjsoncpp-dev libprotobuf-dev protobuf-compiler zlib1g-dev
+  libfmt-dev libspdlog-dev libcli11-dev libjsoncpp-dev libprotobuf-dev protobuf-compiler zlib1g-dev libpng-dev libjpeg-dev
   libnetcdf-dev netcdf-bin libopenblas-pthread-dev libopenmpi-dev openmpi-bin
   libgtest-dev libgmock-dev libbenchmark-dev
   python3 python3-dev python3-venv python3-numpy python3-scipy python3-netcdf4 python3-jsonschema strace

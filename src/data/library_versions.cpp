@@ -3,9 +3,13 @@
 #include "netcdf_thread.h"
 #include "src/base/library_version.h"
 
+#include <cstdio>
+
 #include <fmt/format.h>
 #include <hdf5.h>
+#include <jpeglib.h>
 #include <netcdf.h>
+#include <png.h>
 #include <zlib.h>
 
 namespace norn {
@@ -21,9 +25,13 @@ std::vector<LibraryVersion> data_libraries() {
     netcdf = nc_inq_libvers();
     known = H5get_libversion(&major, &minor, &release) >= 0;
   });
+  constexpr int jpeg = LIBJPEG_TURBO_VERSION_NUMBER;
   return {{"NetCDF", netcdf.substr(0, netcdf.find(' '))},
           {"HDF5", known ? fmt::format("{}.{}.{}", major, minor, release) : "unknown"},
-          {"zlib", zlibVersion()}};
+          {"zlib", zlibVersion()},
+          {"libpng", png_get_libpng_ver(nullptr)},
+          {"libjpeg-turbo",
+           fmt::format("{}.{}.{}", jpeg / 1'000'000, jpeg / 1000 % 1000, jpeg % 1000)}};
 }
 
 }  // namespace norn
