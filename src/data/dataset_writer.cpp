@@ -207,13 +207,22 @@ void DatasetWriter::append_rows(int set, std::span<const Index> row_sizes,
   at.entries = position;
 }
 
-void DatasetWriter::append_values(int set, std::span<const float> values) {
+template <typename T>
+void DatasetWriter::append_dense(int set, std::span<const T> values) {
   Progress& at = state_->set(set);
   require(!at.info.sparse && !at.info.boolean, "DatasetWriter: append_values is for dense sets");
   require(at.values + Index(values.size()) <= at.info.unique_examples * at.info.width(),
           "DatasetWriter: more values than were announced");
   state_->file.write(item("data", at.info.number), at.values, values);
   at.values += Index(values.size());
+}
+
+void DatasetWriter::append_values(int set, std::span<const float> values) {
+  append_dense(set, values);
+}
+
+void DatasetWriter::append_values(int set, std::span<const std::uint8_t> values) {
+  append_dense(set, values);
 }
 
 void DatasetWriter::append_classes(int set, std::span<const Column> classes) {

@@ -35,6 +35,7 @@ class DatasetWriter {
                    std::span<const float> values = {});
   /// Appends rows of a dense set: [rows x width] values.
   void append_values(int set, std::span<const float> values);
+  void append_values(int set, std::span<const std::uint8_t> values);
   /// Appends rows of class labels (a dense boolean set), one class number each.
   void append_classes(int set, std::span<const Column> classes);
   /// Appends stored rows for the examples of an Indexed set.
@@ -50,6 +51,8 @@ class DatasetWriter {
   void commit();
 
  private:
+  template <typename T>
+  void append_dense(int set, std::span<const T> values);
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -4,6 +4,7 @@
 #include "norn/base/log.h"
 #include "norn/data/text_reader.h"
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -139,6 +140,7 @@ struct ImportReport {
   std::vector<File> files;
   std::vector<std::filesystem::path> index_files;
   Index input_width = 0;
+  std::array<Index, 3> input_extent = {};  ///< of images: width, height, channels
   Index target_width = 0;
   Index input_rows = 0;         ///< examples in the input text
   Index target_rows = 0;        ///< and in the target text
@@ -150,7 +152,7 @@ struct ImportReport {
   Index unknown_features = 0;   ///< entries dropped because the given index lacks their feature
   Index duplicates = 0;         ///< entries merged into an earlier one
   Index repeated_examples = 0;  ///< lines merged with or replaced by another
-  Index malformed = 0;          ///< lines passed over
+  Index malformed = 0;          ///< lines, or images, passed over
   Index only_later = 0;         ///< examples left out: a split by time has none of them in training
 };
 
