@@ -66,12 +66,16 @@ def _labels(labels: dict[str, Any] | None) -> str:
     return f"{labels['count']:,} ({'' if labels['kept'] else 'checksum alone, '}{labels['sha256'][:8]})"
 
 
+def _units(count: int, extent: list[int]) -> str:
+    return f"{count:,}" + (f" = {' x '.join(map(str, extent))}" if len(extent) > 1 else "")
+
+
 def _of_layer(layer: dict[str, Any], facts: dict[str, Any]) -> list[str]:
     found = next(one for one in facts["layers"] if one["name"] == layer["Name"])
     source = layer.get("Source", layer.get("DataSet", ""))
     shown = ", ".join(source) if isinstance(source, list) else str(source)
     data = f"; {layer['DataSet']}" if "Source" in layer and layer.get("DataSet") else ""
-    return [layer["Name"], layer.get("Kind", ""), f"{found['units']:,}", layer.get("Activation", ""), shown + data,
+    return [layer["Name"], layer.get("Kind", ""), _units(found["units"], found["extent"]), layer.get("Activation", ""), shown + data,
             _labels(found["labels"])]
 
 
@@ -106,7 +110,7 @@ def _sections(facts: dict[str, Any]) -> tuple[str, list[tuple[str, list[str] | N
         for one in facts["sets"]:
             kind = one["storage"] + (", " + one["values"] if one["values"] else "") + (", weighted" if one["weighted"] else "")
             entries = "" if one["entries"] is None else f"{one['entries']:,}"
-            rows.append([one["name"], kind, f"{one['examples']:,}", f"{one['width']:,}", entries, _labels(one["labels"]),
+            rows.append([one["name"], kind, f"{one['examples']:,}", _units(one["width"], one["extent"]), entries, _labels(one["labels"]),
                          "yes" if one["example_labels"] else "no", one["checksum"]])
         return "Data sets", [("", None, _file_rows(facts)), ("Sets", names, rows)]
     network = facts["network"]

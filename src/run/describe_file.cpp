@@ -12,6 +12,7 @@
 
 #include <array>
 #include <memory>
+#include <span>
 #include <system_error>
 
 namespace norn::run {
@@ -26,16 +27,21 @@ JsonValue labels_json(const LabelTable& labels) {
   return value;
 }
 
+JsonValue axes_json(std::span<const Index> extent, int dimensions) {
+  JsonValue value = JsonValue::array();
+  for (const Index units : extent.first(std::size_t(dimensions))) value.push(units);
+  return value;
+}
+
 JsonValue set_json(const DatasetInfo& info) {
   constexpr std::array<const char*, 10> kTypes = {"uint",   "int",  "int64", "uint64", "float",
                                                   "double", "rgb8", "rgb16", "ubyte",  "byte"};
-  JsonValue extent = JsonValue::array();
-  for (int axis = 0; axis < info.dimensions; ++axis) extent.push(info.extent[std::size_t(axis)]);
   JsonValue value = JsonValue::object();
   value.set("name", info.name);
   value.set("storage", info.sparse ? "sparse" : info.boolean ? "classes" : "dense");
   value.set("values", info.boolean ? JsonValue() : kTypes[std::size_t(info.type)]);
-  value.set("width", info.width()).set("extent", extent);
+  value.set("width", info.width());
+  value.set("extent", axes_json(info.extent, info.dimensions));
   value.set("examples", info.examples).set("rows", info.unique_examples);
   value.set("entries", info.sparse ? JsonValue(info.entries) : JsonValue());
   value.set("density", info.density());
@@ -75,6 +81,7 @@ JsonValue model_json(const ModelInfo& info) {
     layers.push(JsonValue::object()
                     .set("name", layer.name)
                     .set("units", layer.units())
+                    .set("extent", axes_json(layer.extent, layer.dimensions))
                     .set("labels", labels_json(info.unit_labels[i])));
   }
   value.set("layers", layers);

@@ -48,19 +48,27 @@ std::string step_line(const PlanSettings& settings, const WorkPlan& work, double
       with_thousands((long long)(seconds > 0 ? double(settings.batch) / seconds : 0.0)));
 }
 
+// "105", or "105 = 7 x 5 x 3" of a layer with several axes.
+std::string units_text(const LayerPlan& layer) {
+  return with_thousands(layer.units) + (layer.extent.empty() ? "" : " = " + layer.extent);
+}
+
 }  // namespace
 
 std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings,
                       std::int64_t available_bytes) {
-  std::size_t name = 5;
-  for (const LayerPlan& layer : plan.layers) name = std::max(name, layer.name.size());
-  std::string out = fmt::format("{:<{}}  {:<6}  {:>12}  {:<12}  {:>16}  {}\n", "layer", name,
-                                "kind", "units", "activation", "weights", "blocks");
+  std::size_t name = 5, units = 12;
+  for (const LayerPlan& layer : plan.layers) {
+    name = std::max(name, layer.name.size());
+    units = std::max(units, units_text(layer).size());
+  }
+  std::string out = fmt::format("{:<{}}  {:<6}  {:>{}}  {:<12}  {:>16}  {}\n", "layer", name,
+                                "kind", "units", units, "activation", "weights", "blocks");
   for (const LayerPlan& layer : plan.layers) {
     const std::string blocks =
         layer.blocks == 0 ? std::string() : fmt::format("{} x {}", layer.blocks, layer.block_width);
-    out += fmt::format("{:<{}}  {:<6}  {:>12}  {:<12}  {:>16}  {}\n", layer.name, name, layer.kind,
-                       with_thousands(layer.units), layer.activation,
+    out += fmt::format("{:<{}}  {:<6}  {:>{}}  {:<12}  {:>16}  {}\n", layer.name, name, layer.kind,
+                       units_text(layer), units, layer.activation,
                        layer.weights == 0 ? "" : with_thousands(layer.weights), blocks);
   }
   out +=

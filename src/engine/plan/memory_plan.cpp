@@ -7,6 +7,7 @@
 #include "kernels/recommend.h"
 #include "src/engine/plan/plan_settings.h"
 #include "src/engine/predict/predictor.h"
+#include "src/nn/naming.h"
 #include "src/step/block_group.h"
 #include "src/step/program.h"
 #include "src/step/tensors.h"
@@ -80,6 +81,7 @@ class Planner {
     entry.kind = rules_of(layer.kind).name;
     entry.activation = activation_name(layer);
     entry.units = layer.units();
+    if (layer.dimensions > 1) entry.extent = extent_text(layer.extent.data(), layer.dimensions);
     if (facts_.by_example(number)) entry.by_example = facts_.layout(number).reason;
     if (!facts_.is_input(number)) {
       entry.blocks = facts_.partition(number).blocks();

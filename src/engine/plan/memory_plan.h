@@ -43,6 +43,7 @@ struct LayerPlan {
   std::string kind;        ///< "Input", "Hidden", "Output"
   std::string activation;  ///< empty for inputs
   Index units = 0;
+  std::string extent;  ///< "7 x 5 x 3", the units of several axes
   Index blocks = 0;
   Index block_width = 0;
   Index weights = 0;       ///< into this layer, without shared ones, plus biases
