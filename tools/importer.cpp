@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program `importer`: makes files of data sets from text.
+// The program `importer`: makes files of data sets from text and images.
 #include "norn/base/error.h"
 #include "norn/run/import.h"
 #include "src/base/text.h"
@@ -24,15 +24,18 @@ void add_file_options(ImporterOptions& options, CommandLine& line) {
   line.section("Files and names");
   line.option("--input", "-i", "PATH", options.input,
               "text to read: a file, or a folder whose files are read in the order of their names; "
-              ".gz is unpacked")
+              ".gz is unpacked. With --format images: a folder with a folder of PNG or JPEG files "
+              "for each class, a list of paths and labels (CSV, TSV), or a file or folder of idx "
+              "(MNIST) or of CIFAR's binary records")
       .required = true;
   line.option("--output", "-o", "FILE", options.output, "NetCDF file to write").required = true;
   line.option("--name", "-d", "NAME", options.name,
               "the data sets are NAME_input and NAME_output; with --samples the one set is NAME")
-      .required = true;
+      .default_text = "the output's name";
   line.option("--target", "", "PATH", options.target,
               "text with what is to be predicted for the examples of --input; without it the input "
-              "is its own target, and LibSVM text has its labels");
+              "is its own target, and LibSVM text has its labels. Of one file of idx images: the "
+              "file of its labels");
   line.option("--features", "-f", "FILE", options.features,
               "index of features (label, tab, number). Without --samples: read when it exists, and "
               "features that it lacks are dropped; else written")
@@ -61,7 +64,8 @@ void add_file_options(ImporterOptions& options, CommandLine& line) {
 void add_text_options(ImporterOptions& options, CommandLine& line) {
   line.section("Text");
   const std::string columns = join(text_format_names(&TextFormatInfo::entry_a_line), " and ");
-  line.choice("--format", "", run::import_words("format"), options.format, text_formats_help());
+  line.choice("--format", "", run::import_words("format"), options.format,
+              text_formats_help() + "; images: no text, see --input");
   line.choice("--type", "-t", run::import_words("type"), options.type,
               fmt::format("whether input features are present or absent, or have values; auto: "
                           "analog for {}, else indicator",
@@ -85,10 +89,18 @@ void add_text_options(ImporterOptions& options, CommandLine& line) {
       "header line");
 }
 
+void add_image_options(ImporterOptions& options, CommandLine& line) {
+  line.section("Images");
+  line.option("--size", "", "WxH[xC]", options.size,
+              "what every image is made: 32x32, 32x32x3 in colour, 32x32x1 in grey; without it "
+              "all must have one size")
+      .default_text = "as they are";
+}
+
 void add_rule_options(ImporterOptions& options, CommandLine& line) {
   line.section("What is not as expected");
   line.option("--skip-malformed", "", "N", options.skip_malformed,
-              "pass over up to N malformed lines");
+              "pass over up to N malformed lines, or images that cannot be decoded");
   line.choice("--duplicates", "", run::import_words("duplicates"), options.duplicates,
               "a feature that an example names twice");
   line.choice("--empty-rows", "", run::import_words("empty_rows"), options.empty_rows,
@@ -114,18 +126,20 @@ void add_split_options(ImporterOptions& options, CommandLine& line) {
       "--split-by", "", run::import_words("split_by"), options.split_by,
       "share out the entries of each example (inputs are then always its training "
       "entries), or whole examples; pair: as entry, but each by its example's label and its "
-      "feature's number alone, so that it stays in its part when the text grows");
+      "feature's number alone, so that it stays in its part when the text grows. Images are "
+      "always shared out whole");
   line.option("--seed", "", "N", options.seed, "of the split");
   line.section("Running");
   line.toggle("--quiet", "-q", options.quiet, "warnings and errors only, no progress");
 }
 
 CommandLine importer_command_line(ImporterOptions& options) {
-  CommandLine line("importer", "Makes files of data sets (NetCDF) from text.",
-                   "importer --input TEXT --name NAME --output FILE.nc [options]");
+  CommandLine line("importer", "Makes files of data sets (NetCDF) from text and images.",
+                   "importer --input PATH --output FILE.nc [options]");
   line.uses(data_libraries);
   add_file_options(options, line);
   add_text_options(options, line);
+  add_image_options(options, line);
   add_rule_options(options, line);
   add_split_options(options, line);
   line.checks([&options](OptionFaults& faults) { options.check(faults); });
@@ -144,9 +158,28 @@ CommandLine importer_command_line(ImporterOptions& options) {
       "importer --input ratings.csv --example-column userId --feature-column movieId "
       "--time-column timestamp --name films --output films.nc --split time:2026-01-31",
       "the same by time: what each user saw before that day is input, what came later is held out");
+  line.example(
+      "importer --input flowers --format images --size 64x64x3 --output flowers.nc "
+      "--split ratio:0.8/0.2",
+      "flowers.train.nc and flowers.test.nc from a folder with a folder of images for "
+      "each class");
   line.example("importer -d gl_input -i ratings.txt -o gl_input.nc -f features -s samples -c",
                "as generateNetCDF");
   return line;
+}
+
+std::string image_report_text(const ImportReport& report, double seconds) {
+  std::string text;
+  for (const ImportReport::File& file : report.files)
+    text += fmt::format("{}: {}\n", printable(file.path.string()),
+                        file.examples == 1 ? "1 image" : with_thousands(file.examples) + " images");
+  const auto& [width, height, channels] = report.input_extent;
+  text += fmt::format(
+      "size: {} x {}, {}; {}\n", width, height, channels == 1 ? "grey" : "colour",
+      report.target_width == 1 ? "1 class" : fmt::format("{} classes", report.target_width));
+  if (report.malformed > 0)
+    text += fmt::format("{} passed over\n", counted(report.malformed, "image"));
+  return text + fmt::format("written in {}\n", human_seconds(seconds));
 }
 
 std::string report_text(const ImportReport& report, bool pair, double seconds) {
@@ -201,18 +234,22 @@ int run_importer(ImporterOptions& options) {
   std::optional<Progress> progress;
   std::string_view stage;
   options.log = console.log();
+  const char* const counted_as = options.format == "images" ? "images" : "entries";
   options.on_progress = [&](const ImportProgress& at) {
     signals.throw_if_requested();
     if (stage != at.stage) {
       stage = at.stage;
-      progress.emplace(console, at.bytes_total, at.bytes_total > 0 ? "bytes" : "entries");
+      progress.emplace(console, at.bytes_total, at.bytes_total > 0 ? "bytes" : counted_as);
     }
     progress->update(at.bytes_total > 0 ? at.bytes_done : at.entries,
-                     fmt::format("{} {} entries", at.stage, with_thousands(at.entries)));
+                     fmt::format("{} {} {}", at.stage, with_thousands(at.entries), counted_as));
   };
-  const ImportReport report = run::import_text(options);
+  const ImportReport report = run::import_files(options);
   progress.reset();
-  if (!options.quiet) print_results(report_text(report, options.samples.empty(), clock.seconds()));
+  if (options.quiet) return 0;
+  print_results(report.input_extent[0] > 0
+                    ? image_report_text(report, clock.seconds())
+                    : report_text(report, options.samples.empty(), clock.seconds()));
   return 0;
 }
 

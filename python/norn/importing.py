@@ -29,11 +29,11 @@ _SHARED: tuple[tuple[tuple[str, ...], dict[str, Any]], ...] = (
     (("--seed",), {"type": int, "default": 1}), (("--quiet", "-q"), {"action": "store_true"}))
 
 COMMAND = Command(
-    "makes files of data sets (NetCDF) from tables", "FILE --name NAME --output FILE.nc [options]",
+    "makes files of data sets (NetCDF) from tables and images", "FILE --output FILE.nc [options]",
     about=("FILE comes first or last, or is named by --input FILE, which is the same. Beside the text that importer reads it is Parquet, "
            "Arrow and Feather, JSON lines (a pair a line, or an example with the list of its features), SciPy's .npz, columns with any "
            "separator, RecBole's .inter, MovieLens' files, or any of these texts packed by bz2, xz or zstd. The same rows make the same "
-           "bytes, whatever they come in.",
+           "bytes, whatever they come in. With --format images importer reads images.",
            "With text that importer reads go all of its options, which stand below. With other files, and beside the options that stand "
            f"here, go of those {', '.join(names[0] for names, _ in _SHARED)}."),
     options=(Option(("--where",), "FILTER",
@@ -66,6 +66,8 @@ def _is_importers(wish: argparse.Namespace) -> bool:
     from .data.splits import by_time
 
     path = pathlib.Path(wish.input)
+    if wish.format == "images":
+        return True
     if _asks_for_more(wish):
         return False
     if not path.exists():
@@ -136,17 +138,16 @@ def _import(wish: argparse.Namespace) -> int:
     from .dataset import Dataset
 
     started = time.monotonic()
-    for option in ("output", "name"):
-        if not getattr(wish, option):
-            raise UsageError(f"--{option} is required; norn import --help shows how")
+    if not wish.output:
+        raise UsageError("--output is required; norn import --help shows how")
     given = from_text(_core.read_label_index(wish.features)) if wish.features and os.path.exists(wish.features) else None
     data = Dataset.from_table(
         wish.input, wish.example_column, wish.feature_column, _column(wish), time=wish.time_column, where=wish.where,
         min_features=wish.min_features,
         min_examples=wish.min_examples, duplicates=wish.duplicates, features=given, split=wish.split, split_by=wish.split_by,
         seed=wish.seed,
-        name=wish.name, format=wish.format, separator=wish.separator, header=wish.header, skip_malformed=wish.skip_malformed,
-        empty_rows=wish.empty_rows)
+        name=wish.name or pathlib.Path(wish.output).stem, format=wish.format, separator=wish.separator, header=wish.header,
+        skip_malformed=wish.skip_malformed, empty_rows=wish.empty_rows)
     files = data.to_netcdf(wish.output, target_values=wish.target_type == "analog")
     if wish.features and given is None:
         if data.feature_labels is None:

@@ -7,6 +7,7 @@
 #include "src/base/option_faults.h"
 #include "src/base/text.h"
 #include "src/data/first_line.h"
+#include "src/data/image_import.h"
 #include "src/data/split.h"
 
 #include <algorithm>
@@ -26,10 +27,17 @@ struct Choice {
   std::vector<std::string> words;
 };
 
+constexpr const char* kImages = "images";
+
+std::vector<std::string> with_images(std::vector<std::string> words) {
+  words.emplace_back(kImages);
+  return words;
+}
+
 const std::vector<Choice>& choices() {
   using O = ImportOptions;
   static const std::vector<Choice> all = {
-      {"format", &O::format, TextFormat::words()},
+      {"format", &O::format, with_images(TextFormat::words())},
       {"type", &O::type, {"auto", "indicator", "analog"}},
       {"target_type", &O::target_type, {"indicator", "analog"}},
       {"header", &O::header, {"auto", "yes", "no"}},
@@ -139,6 +147,55 @@ ImportReport import_single(const ImportOptions& options) {
   return import_set(import, options.log);
 }
 
+// Settings that images have no use for, and were given.
+std::vector<std::string> of_text_alone(const ImportOptions& options) {
+  using O = ImportOptions;
+  const ImportOptions unset;
+  std::vector<std::string> given;
+  const auto look = [&](const char* name, auto ImportOptions::*setting) {
+    if (options.*setting != unset.*setting) given.emplace_back(fmt::format("`{}`", name));
+  };
+  look("features", &O::features);
+  look("target_features", &O::target_features);
+  look("separate_targets", &O::separate_targets);
+  look("new_features", &O::new_features);
+  look("merge_features", &O::merge_features);
+  look("samples", &O::samples);
+  look("type", &O::type);
+  look("target_type", &O::target_type);
+  look("value_column", &O::value_column);
+  look("time_column", &O::time_column);
+  look("libsvm_labels", &O::libsvm_labels);
+  look("duplicates", &O::duplicates);
+  look("empty_rows", &O::empty_rows);
+  look("repeated_examples", &O::repeated_examples);
+  look("missing_examples", &O::missing_examples);
+  if (options.split_by == "pair") given.emplace_back("`split_by` pair");
+  return given;
+}
+
+SplitRule image_split(const ImportOptions& options) {
+  SplitRule rule = split_rule(options);
+  rule.unit = SplitRule::Unit::example;
+  return rule;
+}
+
+ImportReport import_pictures(const ImportOptions& options) {
+  ImportOptions text = options;
+  text.format = "auto";
+  const ImportRules rules = rules_of(text);
+  ImageImport import;
+  import.query = {options.input, options.target, rules.text, options.skip_malformed};
+  import.output = options.output;
+  import.name = options.name;
+  if (!options.size.empty()) import.size = parse_image_size(options.size);
+  import.split = image_split(options);
+  import.keep_labels = rules.keep_labels;
+  import.scratch = options.scratch;
+  import.progress = options.on_progress;
+  return import_images(import, options.log);
+}
+
 ImportReport import_both(const ImportOptions& options) {
   using O = ImportOptions;
   PairImport import;
@@ -180,6 +237,19 @@ void ImportOptions::check(OptionFaults& faults) const {
                               this->*choice.word, join(choice.words)));
   faults.require_at_least<Index>(0, "`skip_malformed`", skip_malformed);
   faults.attempt("`split`", [&] { split_rule(*this); });
+  if (format == kImages) {
+    if (const std::vector<std::string> given = of_text_alone(*this); !given.empty())
+      faults.fail(fmt::format("`format` images does not take {}; leave {} out", join(given),
+                              given.size() == 1 ? "it" : "them"));
+    faults.attempt("`size`", [&] {
+      if (!size.empty()) parse_image_size(size);
+    });
+    if (!split.empty() && !split.starts_with("ratio:"))
+      faults.fail(
+          fmt::format("`split` {}: images have no entries and no times; use ratio:0.8/0.2", split));
+  } else if (!size.empty()) {
+    faults.fail("`size` is for images; add `format` images, or leave it out");
+  }
   if (new_features && merge_features)
     faults.fail(
         "`new_features` starts a new index of features and `merge_features` adds to one; choose "
@@ -192,8 +262,14 @@ void ImportOptions::check(OptionFaults& faults) const {
         "`split` are for two");
 }
 
-ImportReport import_text(const ImportOptions& options) {
+ImportReport import_files(const ImportOptions& options) {
   options.check();
+  if (options.name.empty()) {
+    ImportOptions named = options;
+    named.name = options.output.stem().string();
+    return import_files(named);
+  }
+  if (options.format == kImages) return import_pictures(options);
   return is_single(options) ? import_single(options) : import_both(options);
 }
 

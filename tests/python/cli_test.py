@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 
@@ -200,7 +201,21 @@ def test_import_filters_and_keeps_an_index(table, programs, tmp_path, inside):
                                                                     "rating > 0",
                                                                  "--example-column", "usr", "--feature-column", "item", code=2)
     assert "no entry is left with at least 99 features" in inside(*words, "--min-features", 99, code=3)
-    assert "--name is required" in inside("import", tmp_path / "t.csv", "-o", "a.nc", "--where", "rating > 0", code=2)
+    assert "--output is required" in inside("import", tmp_path / "t.csv", "--where", "rating > 0", code=2)
+    nameless = [*words[:2], "-o", tmp_path / "called.nc", *columns[2:], "--where", "rating >= -100"]
+    inside(*nameless)
+    bytes_of_nameless = checksum(tmp_path / "called.nc")
+    inside(*nameless, "--name", "called")
+    assert checksum(tmp_path / "called.nc") == bytes_of_nameless
+
+
+def test_import_of_images(tmp_path):
+    (tmp_path / "a-images-idx3-ubyte").write_bytes(struct.pack(">4I", 0x803, 2, 1, 3) + bytes(range(6)))
+    (tmp_path / "a-labels-idx1-ubyte").write_bytes(struct.pack(">2I", 0x801, 2) + bytes([1, 0]))
+    said = run("import", tmp_path / "a-images-idx3-ubyte", "--format", "images", "-o", tmp_path / "a.nc")
+    assert "a.nc: 2 images" in said and "size: 3 x 1, grey; 2 classes" in said
+    assert "unknown option \"--where\"" in run("import", tmp_path / "a-images-idx3-ubyte", "--format", "images", "-o",
+                                               tmp_path / "b.nc", "--where", "x > 1", code=2)
 
 
 def test_import_of_a_matrix(tmp_path, inside):

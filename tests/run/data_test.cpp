@@ -76,7 +76,7 @@ TEST_F(DataDoor, EntriesThatAreReadAndWrittenAreTheBytesOfTheImporter) {
   ImportOptions options = import_of(text, "text.csv");
   options.type = options.target_type = "analog";
   options.header = "yes";
-  import_text(options);
+  import_files(options);
   const TextEntries entries = read_entries(options);
   EXPECT_EQ(text_format(options), "csv");
   EXPECT_EQ(entries.features.size(), entries.values.size());
@@ -111,7 +111,7 @@ TEST_F(DataDoor, SharesOutAsTheImporterDoes) {
     options.split = "ratio:0.6/0.4";
     options.split_by = by;
     options.seed = random();
-    const ImportReport report = import_text(options);
+    const ImportReport report = import_files(options);
     const SharedOut out = share_out(options, set, labels);
     EXPECT_THAT(out.parts, ElementsAre("train", "test"));
     EXPECT_EQ(out.by_entry, std::string(by) != "example");
@@ -137,7 +137,7 @@ TEST_F(DataDoor, ReadsTimesForSplitsByTime) {
 TEST_F(DataDoor, FilesComeBackAsArraysWithTheirLabels) {
   ImportOptions options = import_of("ann\tsoap,2:tea,-1\nbob\ttea,0.5\n");
   options.type = "analog";
-  import_text(options);
+  import_files(options);
   const FileSets found = read_sets(options.output);
   ASSERT_EQ(found.sets.size(), 2u);
   EXPECT_EQ(found.sets[0].name, "shop_input");
@@ -227,7 +227,7 @@ TEST_F(DataDoor, SaysWhichTextsAndSplitsItDoesNotTake) {
 
 TEST_F(DataDoor, DescribesModelsAndDataByTheSameChecksums) {
   const ImportOptions options = import_of("ann\tsoap:tea\nbob\ttea\ncleo\tsoap\n");
-  import_text(options);
+  import_files(options);
   const std::string data = describe_file(options.output);
   EXPECT_THAT(data, HasSubstr("\"kind\": \"data\""));
   TrainOptions train;

@@ -30,12 +30,12 @@ class ImportText : public testing::Test {
 
 TEST_F(ImportText, WritesOneFileOrItsParts) {
   ImportOptions options = import_of("a\tx:y:z\nb\ty:w\nc\tx:w\nd\tz\n");
-  EXPECT_EQ(import_text(options).files.size(), 1u);
+  EXPECT_EQ(import_files(options).files.size(), 1u);
   EXPECT_TRUE(std::filesystem::exists(folder_ / "data.nc"));
   options.split = "ratio:1/1/2";
   options.split_by = "example";
   Index examples = 0;
-  const ImportReport report = import_text(options);
+  const ImportReport report = import_files(options);
   for (const ImportReport::File& file : report.files) examples += file.examples;
   EXPECT_EQ(report.files.size(), 3u);
   EXPECT_EQ(examples, 4);
@@ -44,16 +44,16 @@ TEST_F(ImportText, WritesOneFileOrItsParts) {
 
 TEST_F(ImportText, TakesTheLastLineOfAnExampleWhereRowsFollowAnIndexOfExamples) {
   ImportOptions options = import_of("a\tx:y\nb\ty\na\tz\n");
-  EXPECT_THAT(message_of<DataError>([&] { import_text(options); }), HasSubstr("\"a\""));
+  EXPECT_THAT(message_of<DataError>([&] { import_files(options); }), HasSubstr("\"a\""));
   options.repeated_examples = "merge";
-  EXPECT_EQ(import_text(options).files[0].input_entries, 4);
+  EXPECT_EQ(import_files(options).files[0].input_entries, 4);
   options.repeated_examples = "auto";
   options.samples = folder_ / "samples";
   options.features = folder_ / "features";
   options.new_features = true;
-  EXPECT_EQ(import_text(options).files[0].input_entries, 2);
+  EXPECT_EQ(import_files(options).files[0].input_entries, 2);
   options.repeated_examples = "error";
-  EXPECT_THAT(message_of<DataError>([&] { import_text(options); }), HasSubstr("\"a\""));
+  EXPECT_THAT(message_of<DataError>([&] { import_files(options); }), HasSubstr("\"a\""));
 }
 
 TEST_F(ImportText, TakesEveryWordThatItNames) {
@@ -62,7 +62,7 @@ TEST_F(ImportText, TakesEveryWordThatItNames) {
     for (const std::string& word : import_words(setting)) {
       ImportOptions one = options;
       one.*member = word;
-      EXPECT_EQ(import_text(one).files[0].input_entries, 5) << setting << " " << word;
+      EXPECT_EQ(import_files(one).files[0].input_entries, 5) << setting << " " << word;
     }
   };
   imports_with(&ImportOptions::duplicates, "duplicates");
@@ -78,7 +78,7 @@ TEST_F(ImportText, SaysAllThatIsWrongWithSettingsAtOnce) {
   options.split = "half";
   options.skip_malformed = -1;
   options.samples = folder_ / "samples";
-  const std::string all = message_of<UsageError>([&] { import_text(options); });
+  const std::string all = message_of<UsageError>([&] { import_files(options); });
   EXPECT_THAT(all, HasSubstr("`duplicates` keep: there is no such choice; choose of: error, sum, "
                              "first"));
   EXPECT_THAT(all, HasSubstr("`split` half: expected ratio:0.8/0.1/0.1"));

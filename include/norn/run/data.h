@@ -28,7 +28,7 @@ struct TextEntries {
   std::optional<std::string> first_line_doubt;
 };
 
-/// Reads what import_text() would: of `options` count `input`, `format`, the columns, `header`,
+/// Reads what import_files() would: of `options` count `input`, `format`, the columns, `header`,
 /// `type`, `skip_malformed`, `empty_rows` where it is drop, and `split` where it is by time: then
 /// lines have times. Duplicates are left as they stand. Throws UsageError for text whose features
 /// are numbers (LibSVM), and DataError for examples without features, or on two lines of a format
@@ -45,7 +45,7 @@ struct SharedOut {
   std::vector<std::uint8_t> part;  ///< numbers of parts
 };
 
-/// Shares out the rows of a set as import_text() does the same text: of `options` count `split`,
+/// Shares out the rows of a set as import_files() does the same text: of `options` count `split`,
 /// `split_by` and `seed`. Entries stand in the order of the text, and rows in that of their first
 /// lines; for a split by time rows in the order of their labels' bytes, and entries in that of
 /// their features'. `labels` are those of the examples, for a split by pair; `times` one an entry,
@@ -61,7 +61,7 @@ struct FileSets {
 };
 FileSets read_sets(const std::filesystem::path& file);
 
-/// Writes sparse sets of the same examples as import_text() does; columns may stand in any order.
+/// Writes sparse sets of the same examples as import_files() does; columns may stand in any order.
 /// `labels`: of the examples, or none. The file is complete or absent. Throws DataError for sets
 /// without examples or entries, and for arrays that do not fit each other.
 void write_sets(const std::filesystem::path& file, std::span<const MemorySet> sets,

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-/// Files of data sets from text; docs/user/formats.md has the formats.
+/// Files of data sets from text and images; docs/user/formats.md has the formats.
 namespace norn {
 class OptionFaults;
 }
@@ -36,8 +36,14 @@ struct ImportOptions {
   std::string feature_labels = "keep";  ///< or their checksum alone
   std::filesystem::path scratch;        ///< folder for temporary files; empty: the output's
 
-  // The text.
+  /// Of the text; "images": `input` is a folder with a folder of images for each class, a list of
+  /// paths and labels, or a file or folder of idx or CIFAR's records. `target` are the labels of
+  /// one file of idx images. Of what follows `size`, `split` by ratio (of whole examples), the
+  /// columns of a list and `skip_malformed` go with it.
   std::string format = "auto";
+  std::string size;  ///< "32x32" or "32x32x3": what images are made; empty: all have one size
+
+  // The text.
   std::string type = "auto";              ///< of the input's features; auto: as the format has them
   std::string target_type = "indicator";  ///< of the target's
   std::string header = "auto";            ///< auto: by the columns, or the first line's value
@@ -71,8 +77,8 @@ struct ImportOptions {
 /// The words that a setting of ImportOptions is between: of "duplicates" error, sum, first.
 const std::vector<std::string>& import_words(std::string_view setting);
 
-/// Files that exist stay as they were unless everything was written. Throws DataError and
-/// UsageError.
-ImportReport import_text(const ImportOptions& options);
+/// Imports text or images, as `format` says. Files that exist stay as they were unless everything
+/// was written. Throws DataError and UsageError.
+ImportReport import_files(const ImportOptions& options);
 
 }  // namespace norn::run

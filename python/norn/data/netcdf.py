@@ -96,5 +96,5 @@ def read_numbers(path: os.PathLike[str], settings: dict[str, Any]) -> Pair:
 
     with tempfile.TemporaryDirectory(prefix="norn-") as folder:
         made = os.path.join(folder, "made.nc")
-        _core.import_text(settings | {"input": os.fspath(path), "output": made})
+        _core.import_files(settings | {"input": os.fspath(path), "output": made})
         return read_pair(made)
