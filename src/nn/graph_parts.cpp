@@ -205,11 +205,6 @@ bool has_places(const Graph& graph, int number) {
 void find_idle_window(const Graph& graph, const Edge& edge, Faults& faults) {
   const LayerDescriptor& layer = layer_at(graph, edge.destination);
   const LayerDescriptor& source = layer_at(graph, edge.source);
-  if (edge.shared_with >= 0)
-    faults.add(layer, "SharedWeights",
-               fmt::format("the filters of layer \"{}\" on \"{}\" cannot be shared: SharedWeights "
-                           "on Convolutional layers is not supported; remove it",
-                           layer.name, source.name));
   const Index channels = channels_together(graph, edge.source);
   if (!edge.by_unit()) {
     // Channels stand together where they are computed, so no window goes over them.

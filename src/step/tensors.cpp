@@ -104,9 +104,15 @@ void StepTensors::add_edge(const StepFacts& facts, int edge) {
     weights[edge]->users = facts.users(edge);
   }
   if (!facts.training() || !facts.is_shared(edge)) return;
+  const WeightShape shape = facts.weight_shape(owner);
   const Tensor values = make()->tensor();
   const char* use = "gradient of shared weights";
+  if (shape.by_example && owner != edge) return;
   shared[edge] = std::make_unique<SharedGradient>();
+  if (shape.by_example) {
+    shared[edge]->sum = {use, kWorking, shape.owned.count(), values.cols, Layout::by_unit};
+    return;
+  }
   shared[edge]->part = {use, kWorking, values.rows, values.cols, Layout::whole};
   if (owner == edge) shared[edge]->sum = {use, kWorking, values.rows, values.cols, Layout::whole};
 }

@@ -109,5 +109,45 @@ TEST(ConvolutionGradient, AgreesWithSkipsSeveralSourcesAndNormalisation) {
   }
 }
 
+// Filters of several layers, over images and behind each other: the mean over their users.
+TEST(ConvolutionGradient, AgreesWithSharedFilters) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  for (std::uint64_t i = 0; i < 8; ++i) {
+    Draw draw(seed + i);
+    const int axes = int(draw.upto(3));
+    Problem problem;
+    const LayerDescriptor image = draw.image(axes);
+    const Index channels = image.extent[std::size_t(axes)];
+    const auto user = [&](const std::string& name, const std::string& source) {
+      LayerDescriptor layer = draw.convolution(name, axes, {source});
+      layer.extent[0] = channels;
+      return layer;
+    };
+    LayerDescriptor first = user("First", "In");
+    LayerDescriptor second = user("Second", "First");
+    LayerDescriptor third = user("Third", "In");
+    second.kernel = third.kernel = first.kernel;
+    second.stride = first.stride;  // an even kernel needs one
+    for (int a = 0; a < axes; ++a)
+      third.stride[std::size_t(a)] = first.stride[std::size_t(a)] + draw.upto(2) - 1;
+    second.shared_weights = {{"First", "In", "First", false}};
+    third.shared_weights = {{"In", "In", "First", false}};
+    problem.network.layers = {image,
+                              first,
+                              second,
+                              third,
+                              hidden_layer("Full", draw.upto(9), {"Second", "Third", "First"}),
+                              output_layer("Out", 1 + draw.upto(7), {"Full"}, SoftMax{})};
+    const Index examples = 1 + draw.upto(11);
+    problem.planned_batch = examples + draw.upto(5);
+    SCOPED_TRACE(testing::Message()
+                 << "case " << i << ", " << axes << " axes, " << examples << " examples");
+    problem.set_data("In", {.sparse = false}, examples, seed + i);
+    problem.set_data("Out", {}, examples, seed + i + 1);
+    EXPECT_TRUE(engine_agrees(problem, seed + i, {.gradient = 5e-4}));
+  }
+}
+
 }  // namespace
 }  // namespace norn::test

@@ -143,12 +143,16 @@ inline Recipe convolution_recipe() {
   LayerDescriptor image = input_layer("In", 1);
   image.extent = {7, 9, 3, 1};
   image.dimensions = 3;
-  recipe.network.layers = {
-      image, convolution("First", 5, 3, 1, {"In"}), convolution("Second", 9, 3, 2, {"First", "In"}),
-      hidden_layer("Full", 41, {"Second", "First"}), output_layer("Out", 53, {"Full"}, SoftMax{})};
+  recipe.network.layers = {image,
+                           convolution("First", 5, 3, 1, {"In"}),
+                           convolution("Second", 9, 3, 2, {"First", "In"}),
+                           convolution("Third", 5, 3, 2, {"In"}),
+                           hidden_layer("Full", 41, {"Second", "First", "Third"}),
+                           output_layer("Out", 53, {"Full"}, SoftMax{})};
   recipe.network.layers[1].batch_normalization = true;
   recipe.network.layers[1].dropout = 0.2f;
   recipe.network.layers[2].weight_norm = 0.7f;
+  recipe.network.layers[3].shared_weights = {{"In", "In", "First", false}};
   return recipe;
 }
 

@@ -200,6 +200,23 @@ void SendByExample::run(State& state) const {
   backward_rows_by_unit(state, layer, own.examples, d);
 }
 
+void update_by_owner(State& state, int edge, MatrixView<const float> gradient) {
+  const int layer = state.facts.edge(edge).destination;
+  const Range owned = state.facts.mine(layer);
+  UpdateKernels& kernels = *state.kernels().update;
+  const WeightStep step = state.weight_step();
+  Weights& weights = *state.weights[edge];
+  if (owned.count() > 0) {
+    kernels.update(step.rule, step.now(), weights.values_of(owned), gradient,
+                   weights.slots_of(owned), {});
+    const float limit = state.facts.layer(layer).weight_norm;
+    if (limit > 0.0f && !state.facts.bounds_sources_together(layer))
+      kernels.clip_row_norms(limit, weights.values_of(owned));
+  }
+  if (!state.is_alone()) state.stage(kValues);
+  state.collectives().all_gather_rows(weights.values(), state.facts.shares(layer));
+}
+
 namespace {
 
 // The terms of all runs of all ranks for the own units, in the order of the runs.
@@ -257,15 +274,11 @@ void update_weights(State& state, int layer, std::size_t c, const OwnRows& own) 
   compute.executor.for_each(g.rows, [&](Index unit_row, int) {
     add_terms(terms, unit_row * sources, {g.row(unit_row), sources});
   });
-  if (owned.count() > 0) {
-    compute.kernels.update->update(step.rule, step.now(), weights.values_of(owned), g,
-                                   weights.slots_of(owned), {});
-    const float limit = unit.descriptor().weight_norm;
-    if (limit > 0.0f && !state.facts.bounds_sources_together(layer))
-      compute.kernels.update->clip_row_norms(limit, weights.values_of(owned));
-  }
-  if (!state.is_alone()) state.stage(kValues);
-  state.collectives().all_gather_rows(weights.values(), state.facts.shares(layer));
+  const int owner = state.facts.owner(state.edge_of(layer, c));
+  if (weights.users > 1)
+    compute.kernels.pointwise->add(g, state.shared[owner]->sum.view());
+  else
+    update_by_owner(state, owner, g);
 }
 
 void update_vector(State& state, int layer, UnitParameters& vector,

@@ -56,6 +56,7 @@ struct SendByExample {
 
 /// A term of the weights' gradient from each run goes to the owners of the units, who add up the
 /// terms in the order of the runs in float64 and update; then every rank gets the new values.
+/// Gradients of shared weights are added up for UpdateShared.
 struct UpdateByOwners {
   static constexpr const char* kName = "update by owners";
   int layer = 0;
@@ -64,6 +65,10 @@ struct UpdateByOwners {
   void work(const StepFacts& facts, WorkList& list) const;
   void traffic(const StepFacts& facts, TrafficList& list) const;
 };
+
+/// Updates the rows of an edge's weights that this rank owns, and gets those of the others.
+///   gradient [own rows x inputs]
+void update_by_owner(State& state, int edge, MatrixView<const float> gradient);
 
 struct ExampleRoom : WithoutOutputs {
   using Ops = OpTypes<ExampleForward, GatherRows, ExampleDelta, SendByExample, UpdateByOwners>;

@@ -128,7 +128,10 @@ void UpdateByOwners::tensors(TensorUses& uses) const {
   list_sources(uses, layer);
   for (int edge : uses.facts.matrices(layer)) {
     uses.reads_activations(uses.facts.edge(edge).source);
-    uses.updates_weights(edge);
+    if (uses.facts.is_shared(edge))
+      uses.updates(uses.tensors.shared[uses.facts.owner(edge)]->sum);
+    else
+      uses.updates_weights(edge);
   }
   uses.reads(unit.deltas);
   uses.writes(room.terms, room.gradient, room.run_sums, room.sums);
@@ -144,8 +147,8 @@ void UpdateByOwners::work(const StepFacts& facts, WorkList& list) const {
     count_product(facts, list, "weight update", edge);
     const Index of_channel = weights_of(facts, edge) / facts.channels(layer);
     const auto weights = double(of_channel * facts.units(layer));
-    list.pass("weight update",
-              weights * (list.update_bytes() + kFloat * double(ExamplePartition::kRuns)));
+    const double update = facts.is_shared(edge) ? 3.0 * kFloat : list.update_bytes();
+    list.pass("weight update", weights * (update + kFloat * double(ExamplePartition::kRuns)));
   }
   list.pass("bias update", own_rows_of(facts, layer) * kFloat);
 }
@@ -155,7 +158,7 @@ void UpdateByOwners::traffic(const StepFacts& facts, TrafficList& list) const {
   for (int edge : facts.matrices(layer)) {
     const double bytes = double(weights_of(facts, edge)) * kFloat;
     list.terms(kTerms, layer, bytes);
-    list.gather(kValues, layer, bytes);
+    if (!facts.is_shared(edge)) list.gather(kValues, layer, bytes);
   }
   const int vectors = facts.layer(layer).batch_normalization ? 3 : 1;
   for (int i = 0; i < vectors; ++i) list.gather("bias update", layer, units * kFloat);

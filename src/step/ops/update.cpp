@@ -2,6 +2,9 @@
 // Biases, shared matrices, bounds of weights, formats of sums.
 #include "src/step/ops/update.h"
 
+#include "src/step/layers/by_example.h"
+#include "src/step/layers/example_edges.h"
+
 namespace norn::step {
 
 void AddSharedGradients::run(State& state) const {
@@ -83,6 +86,10 @@ void UpdateShared::run(State& state) const {
   const MatrixView<float> g = gradient.sum.view();
   state.stage("shared weights");
   state.kernels().pointwise->scale(1.0f / float(weights.users), g);
+  if (weights.shape().by_example) {
+    update_by_owner(state, edge, g);
+    return gradient.sum.fill_zero();
+  }
   const SlotViews slots = weights.slots_of(weights.shape().mine);
   kernels.update(step.rule, step.now(), weights.values(), g, slots, weights.bf16());
   const float limit = state.facts.layer(state.facts.edge(edge).destination).weight_norm;
@@ -94,17 +101,25 @@ void UpdateShared::run(State& state) const {
   gradient.sum.fill_zero();
 }
 
-// Every rank has the whole of them.
+// Every rank has the whole of them, or rows of filters, whose gradients have been added up by then.
 void UpdateShared::work(const StepFacts& facts, WorkList& list) const {
-  const Edge& e = facts.edge(edge);
-  const double weights =
-      double(facts.layer(e.source).units()) * double(facts.layer(e.destination).units());
-  const double users = double(facts.users(edge));
+  const int layer = facts.edge(edge).destination;
+  const bool by_example = facts.by_example(layer);
+  const double share =
+      by_example ? double(facts.units(layer)) / double(facts.channels(layer)) : 1.0;
+  const double weights = double(weights_of(facts, edge)) * share;
+  const double users = by_example ? 0.0 : double(facts.users(edge));
   list.add({.stage = "shared weights",
             .bytes = weights * (list.update_bytes() + 2.0 * kFloat + 3.0 * kFloat * users),
             .calls = 1.0 + users,
             .edge = edge,
             .updated = weights});
+}
+
+void UpdateShared::traffic(const StepFacts& facts, TrafficList& list) const {
+  const int layer = facts.edge(edge).destination;
+  if (facts.by_example(layer))
+    list.gather(kValues, layer, double(weights_of(facts, edge)) * kFloat);
 }
 
 // Sums go from source to source in the order of the descriptor, so no bit depends on the ranks. All

@@ -25,13 +25,15 @@ struct UpdateBiases {
   void work(const StepFacts& facts, WorkList& list) const;
 };
 
-/// Shared matrices, with the mean over their users.
+/// Shared matrices, with the mean over their users. Filters are updated by the owners of their
+/// rows.
 struct UpdateShared {
   static constexpr const char* kName = "update shared weights";
   int edge = 0;  ///< that owns them
   void run(State& state) const;
   void tensors(TensorUses& uses) const;
   void work(const StepFacts& facts, WorkList& list) const;
+  void traffic(const StepFacts& facts, TrafficList& list) const;
 };
 
 /// WeightNorm of a layer with several sources: a unit's weights from all of them have one norm,
