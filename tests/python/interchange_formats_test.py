@@ -295,7 +295,7 @@ def test_layers_of_caffe_that_there_are_not_are_named(draw, tmp_path):
         norn.import_caffe(prototxt, caffemodel)
     assert [problem["message"] for problem in raised.value.problems] == [
         'layer "conv1" (Convolution): the caffemodel has 0 arrays of it, expected 2',
-        'layer "lrn" (LRN): Norn\'s layers of this kind cannot be run yet',
+        f'layer "lrn" (LRN): it reads "{first}", which has units, not places and channels',
         'layer "fc9" (InnerProduct): the caffemodel has 0 arrays of it, expected 2',
         'layer "power" (Power): Norn\'s layers have nothing of the kind']
     with pytest.raises(norn.DataError, match="net.prototxt: cannot be read as a caffemodel"):

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutional layers in files of others: what the engine predicts, what ONNX Runtime computes of what was written, and what is read
-back of it are what NumPy computes."""
+"""Convolutional and Pooling layers in files of others: what the engine predicts, what ONNX Runtime computes of what was written, and what
+is read back of it are what NumPy computes."""
 import math
 import pathlib
 import sys
@@ -24,14 +24,16 @@ from random_networks import FORMULAS
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "attack"))
 import windows  # noqa: E402
 
+FUNCTIONS = ("Max", "Average", "LRN", "Maxout", "DotProduct", "Cosine")
+
 
 def drawn_window(draw, axes):
     stride = [int(draw.choice((1, 1, 2, 3))) for _ in range(axes)]
     return {"Kernel": [int(draw.choice((1, 3, 5) if one == 1 else (1, 2, 3, 4))) for one in stride], "KernelStride": stride}
 
 
-def drawn_network(draw):
-    """Two convolutions of one image, the second with the first added as it is, one more that reads both, and a layer behind them."""
+def drawn_network(draw, function):
+    """Two convolutions of one image, the second with the first added as it is; over both one more, and pooling; a layer behind."""
     axes = int(draw.integers(1, 4))
     extent = [int(draw.integers(1, 8)) for _ in range(axes)] + [int(draw.integers(1, 4))]
     conv = {"Kind": "Hidden", "Type": "Convolutional", "N": int(draw.integers(1, 5)), "Source": ["In"], **drawn_window(draw, axes)}
@@ -40,11 +42,21 @@ def drawn_network(draw):
               {"Name": "B", **conv, "Skip": ["A"], "Activation": "Tanh", "BatchNormalization": bool(draw.integers(2))},
               {"Name": "C", "Kind": "Hidden", "Type": "Convolutional", "N": 3, "Source": ["A", "B"], "Activation": "SoftPlus",
                **drawn_window(draw, axes)},
-              {"Name": "Out", "Kind": "Output", "N": 4, "Source": ["B", "C"], "Activation": "Linear", "DataSet": "classes"}]
+              {"Name": "Pool", "Kind": "Hidden", "Type": "Pooling", "Function": function, "Source": ["A", "B"], "Activation": "Linear",
+               **(drawn_window(draw, axes) if function in windows.WINDOWED else {})},
+              {"Name": "Out", "Kind": "Output", "N": 4, "Source": ["Pool", "C"], "Activation": "Linear", "DataSet": "classes"}]
     found = windows.extents_of(layers)
     for layer in layers:
         layer["N"] = found[layer["Name"]] if layer["Name"] != "Out" else 4  # as models have it
-    return {"Name": "drawn", "ErrorFunction": "L2", "Layers": layers}
+    lrn = {"k": 1.5, "n": int(draw.choice((1, 2, 3, 5))), "alpha": 0.5, "beta": 0.75}
+    return {"Name": "drawn", "ErrorFunction": "L2", "LocalResponseNormalization": lrn, "Layers": layers}
+
+
+def is_read(network):
+    """Whether the graph alone says all: products of layers are nothing that Norn reads, and LRN only as ONNX Runtime has it."""
+    functions = {layer.get("Function") for layer in network["Layers"]}
+    as_it_is = network["LocalResponseNormalization"]["n"] % 2 == 1 and len(network["Layers"][0]["N"]) == 3
+    return not functions & {"DotProduct", "Cosine"} and (as_it_is or "LRN" not in functions)
 
 
 def drawn_parameters(draw, network):
@@ -62,6 +74,10 @@ def computed(network, arrays, x):
     extents, y = windows.extents_of(layers), {layers[0]["Name"]: x.astype(float)}
     for layer in layers[1:]:
         name, sources = layer["Name"], layer["Source"]
+        if layer.get("Type") == "Pooling":
+            lrn = network.get("LocalResponseNormalization")
+            y[name] = windows.Pooling(layer, [extents[source] for source in sources], lrn).forward([y[source] for source in sources])
+            continue
         convolves = layer.get("Type") == "Convolutional"
         places = math.prod(extents[name][:-1]) if convolves else 1
         of_units = lambda item: np.repeat(arrays[f"{name} {item}"].astype(float), places)
@@ -93,11 +109,12 @@ def assert_near(found, expected, network):
     np.testing.assert_allclose(found, expected, rtol=2e-4, atol=2e-4 * max(1, abs(expected).max()), err_msg=str(network))
 
 
-def test_engine_onnx_runtime_and_the_reader_agree_on_what_is_written(draw, tmp_path):
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_engine_onnx_runtime_and_the_reader_agree_on_what_is_written(function, draw, tmp_path):
     import onnx
-    for number in range(12):
+    for number in range(5):
         path = tmp_path / f"{number}.onnx"
-        network = drawn_network(draw)
+        network = drawn_network(draw, function)
         arrays = drawn_parameters(draw, network)
         x = draw.normal(size=(int(draw.integers(1, 5)), math.prod(network["Layers"][0]["N"]))).astype(np.float32)
         expected = computed(network, arrays, x)
@@ -106,6 +123,8 @@ def test_engine_onnx_runtime_and_the_reader_agree_on_what_is_written(draw, tmp_p
         assert_near(session_of(path).run(None, {"x": x})[0], expected, network)
         back = import_onnx(path).parameters
         assert back.keys() == arrays.keys() and all(np.array_equal(back[name], array) for name, array in arrays.items())
+        if not is_read(network):
+            continue
         # As a graph of somebody else's.
         model = onnx.load(path)
         del model.metadata_props[:]
@@ -116,8 +135,8 @@ def test_engine_onnx_runtime_and_the_reader_agree_on_what_is_written(draw, tmp_p
 
 
 def test_filters_of_pytorch_are_taken_as_they_are(draw, tmp_path):
-    for _ in range(12):
-        network = drawn_network(draw)
+    for function in 2 * FUNCTIONS:
+        network = drawn_network(draw, function)
         arrays = drawn_parameters(draw, network)
         named = arrays_of(Parts(network, arrays))
         assert np.array_equal(named["A.weight"], arrays["In -> A"]) and np.array_equal(named["C.B.weight"], arrays["B -> C"])
@@ -136,7 +155,7 @@ def test_filters_of_pytorch_are_taken_as_they_are(draw, tmp_path):
 
 
 def test_filters_of_other_extents_are_named(draw):
-    network = drawn_network(draw)
+    network = drawn_network(draw, "Max")
     arrays = arrays_of(Parts(network, drawn_parameters(draw, network)))
     arrays["A.weight"] = arrays["A.weight"][None]
     with pytest.raises(norn.DataError, match='array "A.weight" has .* dimensions; these weights have'):
@@ -161,19 +180,28 @@ def test_convolutions_of_caffe_are_read_in_its_order(draw, tmp_path):
     read = import_caffe.parts(*files)
     x = draw.normal(size=(4, 3, 15, 13)).astype(np.float32)
     conv1 = np.maximum(convolved(x, *arrays["conv1"], step=2), 0)
-    conv2 = convolved(conv1, *arrays["conv2"], pad=1, groups=2)
-    expected = conv2.reshape(4, -1) @ arrays["fc"][0].astype(float).T + arrays["fc"][1]
+    squares = np.pad(conv1 ** 2, ((0, 0), (1, 1), (0, 0), (0, 0)))
+    norm1 = conv1 / (1 + 0.5 / 3 * sum(squares[:, i:i + 4] for i in range(3))) ** 0.75
+    conv2 = convolved(norm1, *arrays["conv2"], pad=1, groups=2)
+    pool2 = slide(conv2, (3, 3), 2).max(axis=(4, 5))
+    expected = pool2.reshape(4, -1) @ arrays["fc"][0].astype(float).T + arrays["fc"][1]
     assert_near(predicted(read, x.reshape(4, -1)), expected, read.descriptor)
 
 
-@pytest.mark.parametrize("second, message", [
-    ("kernel_size: 3 group: 2", "layer \"conv2\" .Convolution.: along x it has 3 windows, the first 0 in front of its 5 units; of kernel 3 "
-                                "and stride 1 Norn's layers have 5, the first 1 in front"),
-    ("pad: 1 kernel_size: 3", r"its weights are \[6, 2, 3, 3\] for 4 channels, windows of \[3, 3\] and 1 groups"),
-    ("pad: 1 kernel_size: 3 group: 2 dilation: 2", "its window has gaps"),
-    ("pad: 1 pad: 1 pad: 1 kernel_size: 3 group: 2", "pad has 3 numbers for 2 axes")])
-def test_windows_of_caffe_that_stand_elsewhere_are_named(second, message, draw, tmp_path):
-    files, _ = caffe_classifier(draw, tmp_path, second)
+@pytest.mark.parametrize("key, text, message", [
+    ("second", "kernel_size: 3 group: 2", "layer \"conv2\" .Convolution.: along x it has 3 windows, the first 0 in front of its 5 units; "
+                                          "of kernel 3 and stride 1 Norn's layers have 5, the first 1 in front"),
+    ("second", "pad: 1 kernel_size: 3", r"its weights are \[6, 2, 3, 3\] for 4 channels, windows of \[3, 3\] and 1 groups"),
+    ("second", "pad: 1 kernel_size: 3 group: 2 dilation: 2", "its window has gaps"),
+    ("second", "pad: 1 pad: 1 pad: 1 kernel_size: 3 group: 2", "pad has 3 numbers for 2 axes"),
+    ("pool", "pool: MAX kernel_size: 2 stride: 2", "along x it has 3 windows, the first 0 in front of its 5 units; of kernel 2 and "
+                                                   "stride 2 Norn's layers have 2"),
+    ("pool", "pool: AVE kernel_size: 3 stride: 1 pad: 1", "its mean counts padding"),
+    ("pool", "pool: STOCHASTIC kernel_size: 3 stride: 2", "its function is neither the largest nor the mean"),
+    ("norm", "norm_region: WITHIN_CHANNEL", "it goes over places"),
+    ("more", "local_size: 5", "its response normalisation is .*'n': 5.* another layer's .*'n': 3")])
+def test_windows_of_caffe_that_stand_elsewhere_are_named(key, text, message, draw, tmp_path):
+    files, _ = caffe_classifier(draw, tmp_path, **{key: text})
     with pytest.raises(norn.DataError, match=message):
         import_caffe.parts(*files)
 
@@ -185,7 +213,8 @@ def test_a_block_of_a_residual_network_is_read(draw, tmp_path):
     x = draw.normal(size=(5, 2, 9, 12)).astype(np.float32)
     [expected] = session_of(tmp_path / "block.onnx").run(None, {"x": x})
     layers = {layer["Name"]: layer for layer in read.descriptor["Layers"]}
-    assert layers["a"]["BatchNormalization"] and layers["b"]["N"] == [12, 9, 6] and layers["join"]["Source"] == ["b", "side"]
+    assert [layer["Function"] for layer in layers.values() if layer.get("Type") == "Pooling"] == ["LRN", "Average", "Max"]
+    assert layers["a"]["BatchNormalization"] and layers["b"]["N"] == [12, 9, 6] and len(layers["join"]["Source"]) == 2
     assert_near(computed(read.descriptor, read.parameters, x.reshape(5, -1)), expected, read.descriptor)
     assert_near(predicted(read, x.reshape(5, -1)), expected, read.descriptor)
     # And written again.
@@ -197,6 +226,9 @@ def test_a_block_of_a_residual_network_is_read(draw, tmp_path):
     ({"dilations": [2, 1], "pads": [2, 1, 2, 1]}, "Conv.: its window has gaps"),
     ({"pads": [1, 1, 1, 1], "strides": [1, 2]}, "along x it has 6 windows, the first 1 in front of its 12 units; of kernel 3 and stride 2 "
                                                 "Norn's layers have 5, the first 0 in front"),
+    ({"pool": {"ceil_mode": 1}}, "along x it has 3 windows, the first 0 in front of its 5 units; of kernel 2 and stride 2 Norn's layers "
+                                 "have 2"),
+    ({"mean": {"count_include_pad": 1}}, "AveragePool.: its mean counts padding"),
     ({"pads": [1]}, "its strides and pads are not those of 2 axes"),
     ({"group": 3}, r"its weights are \[6, 2, 3, 3\] for 4 channels, windows of \[3, 3\] and 3 groups"),
     ({"scale": (12,)}, "Mul.: it has other numbers for the places of a channel"),

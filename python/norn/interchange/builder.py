@@ -98,6 +98,7 @@ class Builder:
     # Of the arrays that operations make, so that a small file does not fill the memory.
     most_bytes: int = LEAST_BYTES
     made_bytes: int = 0
+    lrn: dict[str, float] | None = None  # of all layers with Function LRN
 
     def allow_for(self, arrays: Iterable[Any]) -> None:
         """Operations may make some times as much as the file's arrays."""
@@ -108,6 +109,11 @@ class Builder:
         self.made_bytes += size
         if self.made_bytes > self.most_bytes:
             raise Unsupported(f"what it computes of weights, with all before it, takes more than {self.most_bytes} bytes")
+
+    def set_response(self, lrn: dict[str, float]) -> None:
+        if self.lrn is not None and self.lrn != lrn:
+            raise Unsupported(f"its response normalisation is {lrn}, another layer's {self.lrn}; a network of Norn has one")
+        self.lrn = lrn
 
     def unique(self, name: str, otherwise: str) -> str:
         stem = "".join(c if c.isprintable() else "_" for c in name).strip(" /")[:100] or otherwise
@@ -274,7 +280,9 @@ class Builder:
                                   "name the outputs that are wanted")
         self._name_data(layers)
         judged = all(layer["Activation"] in ("Sigmoid", "SoftMax") for layer in layers if layer["Kind"] == "Output")
-        descriptor = {"Name": self.name, "ErrorFunction": "CrossEntropy" if judged else "L2", "Layers": layers}
+        descriptor: dict[str, Any] = {"Name": self.name, "ErrorFunction": "CrossEntropy" if judged else "L2", "Layers": layers}
+        if self.lrn is not None:
+            descriptor["LocalResponseNormalization"] = self.lrn
         parameters = {name: np.ascontiguousarray(array, dtype=np.float32) for name, array in self.parameters.items()
                       if name.rsplit(" -> ", 1)[-1] in used or name.rsplit(" ", 1)[0] in used}
         return Parts(descriptor, parameters, {}, self.notes)

@@ -19,13 +19,12 @@ if TYPE_CHECKING:
     from norn._types import Array
 
 SOURCES = ("Input", "Data", "HDF5Data", "ImageData", "MemoryData", "DummyData")
-POOLING = ("Pooling", "LRN")
 
 
 @imports("a network of Caffe")
 def import_caffe(prototxt: str | os.PathLike[str], caffemodel: str | os.PathLike[str], *, data: str = "data") -> Parts:
-    """The Network of Caffe's files, of InnerProduct, Convolution, ReLU, ELU, Sigmoid, TanH, Softmax, Eltwise (sums) and Concat; losses
-    give the activation of the output, and dropout is left out. Windows must stand where Norn's do.
+    """The Network of Caffe's files, of InnerProduct, Convolution, Pooling, LRN, ReLU, ELU, Sigmoid, TanH, Softmax, Eltwise (sums) and
+    Concat; losses give the activation of the output, and dropout is left out. Windows must stand where Norn's do.
 
     prototxt: the file of the network.
     caffemodel: the file of its weights.
@@ -99,8 +98,6 @@ class _Net:
         kind = _type_of(layer)
         name = layer.name or (layer.top[0] if layer.top else kind)
         with self.problems.of(f"layer \"{shown(name)}\" ({shown(kind)})"):
-            if kind in POOLING:
-                raise Unsupported("Norn's layers of this kind cannot be run yet")
             if kind in SOURCES:
                 self._take_source(layer, kind)
                 return
@@ -174,6 +171,27 @@ class _Net:
     def _extent(self, layer: Any) -> list[int] | None:
         return self.extents.get(layer.bottom[0]) if layer.bottom else None
 
+    def pooling(self, layer: Any) -> Signal:
+        settings = layer.pooling_param
+        if settings.pool not in (0, 1):
+            raise Unsupported("its function is neither the largest nor the mean")
+        x, extent = images.image(self.builder, self.bottom(layer), self._extent(layer))
+        axes = len(extent) - 1
+        window = _window(settings, axes, rounds_up=settings.round_mode == 0)
+        if settings.global_pooling:
+            window = images.Sliding(extent[:-1], [1] * axes, [0] * axes, [0] * axes)
+        if settings.pool == 1 and window.reads_padding(extent[:-1]):
+            raise Unsupported(images.COUNTS_PADDING)
+        return images.pool(self.builder, [x], "Max" if settings.pool == 0 else "Average", layer.name, window)
+
+    def response(self, layer: Any) -> Signal:
+        settings = layer.lrn_param
+        if settings.norm_region != 0:
+            raise Unsupported("it goes over places; Norn's goes over channels")
+        self.builder.set_response({key: getattr(settings, field) if settings.HasField(field) else otherwise for key, field, otherwise in
+                                   (("k", "k", 1.0), ("n", "local_size", 5), ("alpha", "alpha", 1.0), ("beta", "beta", 0.75))})
+        return images.pool(self.builder, [self.bottom(layer)], "LRN", layer.name, extent=self._extent(layer))
+
     def rectifier(self, layer: Any) -> Signal:
         slope = layer.relu_param.negative_slope
         return self.builder.activate(self.bottom(layer), "LRelu" if slope else "Relu", {"RELUSlope": slope} if slope else {}, layer.name)
@@ -230,8 +248,9 @@ def _activation(word: str) -> Callable[[_Net, Any], Signal]:
 
 
 _LAYERS: dict[str, Any] = {
-    "InnerProduct": _Net.inner_product, "Convolution": _Net.convolution, "ReLU": _Net.rectifier, "ELU": _Net.exponential,
-    "Sigmoid": _activation("Sigmoid"), "TanH": _activation("Tanh"), "Softmax": _activation("SoftMax"), "Eltwise": _Net.sum,
+    "InnerProduct": _Net.inner_product, "Convolution": _Net.convolution, "Pooling": _Net.pooling, "LRN": _Net.response,
+    "ReLU": _Net.rectifier, "ELU": _Net.exponential, "Sigmoid": _activation("Sigmoid"), "TanH": _activation("Tanh"),
+    "Softmax": _activation("SoftMax"), "Eltwise": _Net.sum,
     "Concat": _Net.concat,
     "Dropout": _Net.as_it_is, "Flatten": _Net.as_it_is, "Split": _Net.as_it_is, "SoftmaxWithLoss": _Net.loss,
     "SigmoidCrossEntropyLoss": _Net.loss, "EuclideanLoss": _Net.loss, "Accuracy": _Net.nothing, "Silence": _Net.nothing,
@@ -239,7 +258,7 @@ _LAYERS: dict[str, Any] = {
 
 
 # What files before 2014 call the types, in capital letters.
-_OLD_TYPES = {kind.upper(): kind for kind in (*_LAYERS, *SOURCES, *POOLING)} | {"SOFTMAXLOSS": "SoftmaxWithLoss"}
+_OLD_TYPES = {kind.upper(): kind for kind in (*_LAYERS, *SOURCES)} | {"SOFTMAXLOSS": "SoftmaxWithLoss"}
 
 
 def _type_of(layer: Any) -> str:
@@ -249,10 +268,10 @@ def _type_of(layer: Any) -> str:
     return _OLD_TYPES.get(word.replace("_", ""), word)
 
 
-def _window(settings: Any, axes: int) -> images.Sliding:
+def _window(settings: Any, axes: int, rounds_up: bool = False) -> images.Sliding:
     padding = _along(settings, "pad", "pad", axes, 0)
     kernel, stride = _along(settings, "kernel_size", "kernel", axes, 0), _along(settings, "stride", "stride", axes, 1)
-    return images.Sliding(kernel, stride, padding, padding)
+    return images.Sliding(kernel, stride, padding, padding, rounds_up)
 
 
 def _along(settings: Any, every: str, each: str, axes: int, otherwise: int) -> list[int]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Convolutional layers from the operations of other formats, where these place their windows as Norn does."""
+"""Convolutional and Pooling layers from the operations of other formats, where these place their windows as Norn does."""
 from __future__ import annotations
 
 import math
@@ -11,12 +11,13 @@ import numpy as np
 
 from norn.interchange.builder import Builder, Joined, Output, Signal, Sum
 from norn.interchange.problems import Unsupported
-from norn.interchange.windows import axis
+from norn.interchange.windows import axis, listed
 
 if TYPE_CHECKING:
     from norn._types import Array
 
 AXES = "xyz"
+COUNTS_PADDING = "its mean counts padding, which Norn's does not"
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,7 @@ class Sliding:
     stride: Sequence[int]
     front: Sequence[int]
     behind: Sequence[int]
+    rounds_up: bool = False  # the number of windows
 
     def check(self, places: Sequence[int]) -> None:
         """Raises Unsupported where Norn's window of this kernel and stride stands elsewhere."""
@@ -34,12 +36,18 @@ class Sliding:
             if min(kernel, stride, front + 1, behind + 1) < 1:
                 raise Unsupported("its window is none")
             count, padding = axis(width, kernel, stride)
-            windows = (width + front + behind - kernel) // stride + 1
+            room = width + front + behind - kernel
+            windows = (-(-room // stride) if self.rounds_up else room // stride) + 1
             if (windows, front) == (count, padding) and not (width > kernel and stride == 1 and kernel % 2 == 0):
                 continue
             where = f"along {name} it has {windows} windows, the first {front} in front of its {width} units"
             raise Unsupported(f"{where}; of kernel {kernel} and stride {stride} Norn's layers have {count}, the first {padding} in front "
                               "(they pad only where the stride is 1, by half of an odd kernel)")
+
+    def reads_padding(self, places: Sequence[int]) -> bool:
+        """Of windows that check() has passed."""
+        return any(front > 0 or (axis(width, kernel, stride)[0] - 1) * stride + kernel > width for width, kernel, stride, front
+                   in zip(places, self.kernel, self.stride, self.front))
 
     def keys(self, places: Sequence[int], channels: int) -> dict[str, Any]:
         """Of the layer: N is [x, y .., channels]."""
@@ -47,11 +55,16 @@ class Sliding:
         return {"N": [*out, channels], "Kernel": [int(one) for one in self.kernel], "KernelStride": [int(one) for one in self.stride]}
 
 
-def image(builder: Builder, x: Signal, extent: Sequence[int] | None) -> tuple[Output, list[int]]:
-    """What a window reads, and its [x, y .., channels]; of an input, which begins without one, `extent`."""
+def unscaled(builder: Builder, x: Signal) -> Output:
     output = builder.output_of(x)
     if output.scale is not None or output.shift is not None:
         raise Unsupported("it reads a layer that is scaled behind its activation")
+    return output
+
+
+def image(builder: Builder, x: Signal, extent: Sequence[int] | None) -> tuple[Output, list[int]]:
+    """What a window reads, and its [x, y .., channels]; of an input, which begins without one, `extent`."""
+    output = unscaled(builder, x)
     layer = builder.layers[output.layer]
     if layer["Kind"] == "Input" and extent and math.prod(extent) == output.units:
         layer.update(N=[int(units) for units in extent], Type="Convolutional")
@@ -80,6 +93,26 @@ def convolve(builder: Builder, x: Signal, filters: Array, window: Sliding, name:
     parts = np.split(_whole(builder, filters, groups), np.cumsum(channels)[:-1], axis=1)
     keys = window.keys(places, filters.shape[0])
     return Sum(math.prod(keys["N"]), tuple((output.layer, part) for (output, _), part in zip(read, parts)), name=name, keys=keys)
+
+
+def pool(builder: Builder, xs: Sequence[Signal], function: str, name: str, window: Sliding | None = None,
+         extent: Sequence[int] | None = None) -> Output:
+    """A Pooling layer."""
+    outputs = [image(builder, x, extent) if window or function == "LRN" else (unscaled(builder, x), []) for x in xs]
+    keys: dict[str, Any] = {"N": builder.layers[outputs[0][0].layer]["N"]}
+    if window is not None:
+        places = outputs[0][1]
+        if len(window.kernel) != len(places) - 1:
+            raise Unsupported(f"its windows have {len(window.kernel)} axes, what it reads {len(places) - 1}")
+        window.check(places[:-1])
+        keys = window.keys(places[:-1], places[-1])
+    sources = [output.layer for output, _ in outputs]
+    if len(set(sources)) < len(sources):
+        raise Unsupported("it reads the same layer twice")
+    chosen = builder.unique(name, f"Layer{len(builder.layers)}")
+    builder.layers[chosen] = {"Name": chosen, "Kind": "Hidden", "Type": "Pooling", "Function": function, **keys, "Source": sources,
+                              "Activation": "Linear"}
+    return Output(math.prod(listed(keys["N"])), chosen)
 
 
 def _whole(builder: Builder, filters: Array, groups: int) -> Array:

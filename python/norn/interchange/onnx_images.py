@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from norn.interchange import images
+from norn.interchange import images, onnx_nodes
 from norn.interchange.builder import MOST_UNITS, Signal
-from norn.interchange.onnx_values import Dense, Node, floats
+from norn.interchange.onnx_values import Dense, Lazy, Node, floats
 from norn.interchange.problems import Unsupported
 
 
@@ -45,7 +45,7 @@ def window(node: Node, kernel: Sequence[int]) -> images.Sliding:
         front = behind = [one // 2 for one in kernel]
     elif way not in (b"NOTSET", b"VALID"):
         raise Unsupported("its padding is not known here")
-    return images.Sliding(kernel, strides, front, behind)
+    return images.Sliding(kernel, strides, front, behind, bool(node.attributes.get("ceil_mode", 0)))
 
 
 def convolution(node: Node) -> Any:
@@ -58,4 +58,36 @@ def convolution(node: Node) -> Any:
     return result if node.get(2) is None else node.graph.builder.affine(result, shift=floats(node.get(2), "its bias"))
 
 
-HANDLERS: dict[str, Callable[[Node], Any]] = {"Conv": convolution}
+def pooling(node: Node) -> Any:
+    x, extent = source(node)
+    builder = node.graph.builder
+    output, found = images.image(builder, x, extent)
+    axes = len(found) - 1
+    function = "Average" if "Average" in node.operator else "Max"
+    sliding = images.Sliding(found[:-1], [1] * axes, [0] * axes, [0] * axes)
+    if not node.operator.startswith("Global"):
+        sliding = window(node, [int(one) for one in node.attributes.get("kernel_shape", [])][::-1])
+    result = images.pool(builder, [output], function, node.stem(), sliding)
+    if function == "Average" and node.attributes.get("count_include_pad", 0) and sliding.reads_padding(found[:-1]):
+        raise Unsupported(images.COUNTS_PADDING)
+    return result
+
+
+def response(node: Node) -> Any:
+    x, extent = source(node)
+    given = {"bias": 1.0, "alpha": 1e-4, "beta": 0.75, **node.attributes}
+    node.graph.builder.set_response({"k": float(given["bias"]), "n": int(given["size"]), "alpha": float(given["alpha"]),
+                                     "beta": float(given["beta"])})
+    return images.pool(node.graph.builder, [x], "LRN", node.stem(), extent=extent)
+
+
+def largest(node: Node) -> Any:
+    """Of layers, unit by unit; else what is part of a formula."""
+    if len(node.inputs) < 2 or not all(isinstance(value, (Signal, Lazy)) for value in node.inputs):
+        return onnx_nodes.least(node)
+    return images.pool(node.graph.builder, [node.graph.signal(value) for value in node.inputs], "Maxout", node.stem())
+
+
+HANDLERS: dict[str, Callable[[Node], Any]] = {
+    "Conv": convolution, "LRN": response, "Max": largest,
+    **dict.fromkeys(("MaxPool", "AveragePool", "GlobalMaxPool", "GlobalAveragePool"), pooling)}

@@ -25,7 +25,7 @@ INTEGERS = ("INT32", "INT64")
 def import_onnx(path: str | os.PathLike[str], *, outputs: list[str] | None = None, data: str = "data") -> Parts:
     """The Network that an ONNX file describes, of fully connected layers: Gemm, MatMul, Add, Mul, Sub, Div with constants, activations,
     BatchNormalization, Concat, Add of layers (Skip), Gather and ReduceSum of rows (a sparse input); and of images
-    Conv, whose windows must stand where Norn's do.
+    Conv, MaxPool, AveragePool and LRN, whose windows must stand where Norn's do.
 
     path: of the file.
     outputs: those of the graph that are wanted, all unless given.

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import os
 import tempfile
 from collections.abc import Sequence
@@ -91,11 +92,9 @@ class _Writer:
     def _check(self, dense: bool | None) -> None:
         problems = Problems("onnx", UsageError)
         for layer in self.wiring.layers:
-            if layer.type not in ("Input", "FullyConnected", "Convolutional"):
-                problems.add(f"layer \"{layer.name}\" is {layer.type}; FullyConnected and Convolutional layers are written")
-            elif layer.type == "Convolutional" and layer.extent is None:
-                problems.add(f"layer \"{layer.name}\" is Convolutional, and its size is not known; give a model")
-            elif layer.kind != "Input" and layer.keys.get("Activation") not in ACTIVATIONS:
+            if layer.type in ("Convolutional", "Pooling") and layer.extent is None:
+                problems.add(f"layer \"{layer.name}\" is {layer.type}, and its size is not known; give a model")
+            elif layer.type not in ("Input", "Pooling") and layer.keys.get("Activation") not in ACTIVATIONS:
                 problems.add(f"layer \"{layer.name}\": activation {layer.keys.get('Activation')} is not known here")
             if layer.kind != "Input":
                 continue
@@ -198,6 +197,8 @@ class _Writer:
     def _layer(self, layer: Layer) -> str:
         if layer.type == "Convolutional":
             return self._convolution(layer)
+        if layer.type == "Pooling":
+            return self._pooling(layer)
         bias = self.parameter(f"{layer.name} bias")
         z = ""
         for edge in layer.edges:
@@ -240,6 +241,46 @@ class _Writer:
         if layer.normalized:
             z = self.node("BatchNormalization", z, *(self.parameter(f"{layer.name} {item}") for item in NORM_VECTORS), epsilon=EPSILON)
         return self._flat(self._activation(layer, z), layer)
+
+    def _pooling(self, layer: Layer) -> str:
+        function = layer.keys["Function"]
+        sources = [self.signals[name] for name in layer.pooled]
+        if function == "Maxout":
+            return self.node("Max", *sources, name=layer.name)
+        if function in ("DotProduct", "Cosine"):
+            return self._compared(layer, sources)
+        parts = [self._flat(self._pooled(layer, name), layer) for name in layer.pooled]
+        return self.node("Sum", *parts, name=layer.name) if len(parts) > 1 else parts[0]
+
+    def _pooled(self, layer: Layer, source: str) -> str:
+        if layer.keys["Function"] == "LRN":
+            extent = self.wiring.by_name[source].extent
+            assert extent is not None
+            lrn = {"k": 2, "n": 5, "alpha": 1e-4, "beta": 0.75} | self.parts.descriptor.get("LocalResponseNormalization", {})
+            places = extent[:-1] if len(extent) == 3 else [math.prod(extent[:-1]), 1]  # ONNX Runtime takes four axes
+            return self._response(self.signals[source], places, extent[-1], lrn)
+        image, attributes = self._window(layer, source)
+        if layer.keys["Function"] == "Average":
+            return self.node("AveragePool", image, count_include_pad=0, **attributes)
+        return self.node("MaxPool", image, **attributes)
+
+    def _response(self, x: str, places: Sequence[int], channels: int, lrn: dict[str, Any]) -> str:
+        n = int(lrn["n"])
+        if n % 2 == 1:  # ONNX Runtime takes no other
+            return self.node("LRN", self._image(x, channels, places), size=n, alpha=float(lrn["alpha"]), beta=float(lrn["beta"]),
+                             bias=float(lrn["k"]))
+        image = self._image(x, 1, [math.prod(places), channels])
+        mean = self.node("AveragePool", self.node("Mul", image, image), kernel_shape=[n, 1], count_include_pad=1,
+                         pads=[(n - 1) // 2, 0, n - 1 - (n - 1) // 2, 0])
+        response = self.node("Add", self.node("Mul", mean, self.number(lrn["alpha"])), self.number(lrn["k"]))
+        return self.node("Mul", image, self.node("Pow", response, self.number(-lrn["beta"])))
+
+    def _compared(self, layer: Layer, sources: list[str]) -> str:
+        dots = [self.node("ReduceSum", self.node("Mul", sources[0], other), self.axis(1), keepdims=1) for other in sources[1:]]
+        if layer.keys["Function"] == "Cosine":
+            norms = [self.node("Add", self.node("ReduceL2", x, self.axis(1), keepdims=1), self.number(1e-8)) for x in sources]
+            dots = [self.node("Div", dot, self.node("Mul", norms[0], norm)) for dot, norm in zip(dots, norms[1:])]
+        return self.node("Concat", *dots, name=layer.name, axis=1)
 
     def _product(self, edge: Edge, bias: str) -> str:
         weights = self.parameter(edge.parameter)
