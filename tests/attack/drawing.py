@@ -78,7 +78,7 @@ class Drawing:
         return layer
 
     def draw_images(self):
-        """Perhaps a dense input of several axes, and convolutions behind it."""
+        """Perhaps a dense input of several axes, and convolutions and pooling behind it."""
         if not self.chance(0.35):
             return
         axes = self.random.choice((1, 2, 2, 3))
@@ -92,7 +92,7 @@ class Drawing:
         self.layers.append({"Name": "Image", "Kind": "Input", "Type": "Convolutional", "N": extent, "DataSet": "images"})
         images = [self.layers[-1]]
         for i in range(self.random.choice((1, 2, 3))):
-            images.append(self.convolution(i, axes))
+            images.append(self.convolution(i, axes) if i == 0 or self.chance(0.6) else self.pooling(i, axes))
             self.connect(images)
         self.layers += images[1:]
 
@@ -102,6 +102,14 @@ class Drawing:
         extents = extents_of(before)
         fit = [name for name in extents if extents[name][:-1] == extents[before[-1]["Name"]][:-1]]
         layer["Source"] = [before[-1]["Name"]]
+        if layer["Type"] == "Pooling":
+            twins = [name for name in extents if extents[name] == extents[before[-1]["Name"]]][:-1]
+            if twins and self.chance(0.5):
+                layer["Source"].append(self.random.choice(twins))
+                if self.chance(0.4):
+                    layer["Function"] = "Maxout"
+                    layer.pop("Kernel", None), layer.pop("KernelStride", None)
+            return
         if len(fit) > 1 and self.chance(0.3):
             layer["Source"].append(self.random.choice(fit[:-1]))
         own = extents_of(images)[layer["Name"]]
@@ -125,6 +133,11 @@ class Drawing:
         if not self.exact and self.chance(0.3):
             layer["pDropout"] = self.random.choice((0.1, 0.5))
         return layer
+
+    def pooling(self, i, axes):
+        function = self.random.choice(("Max", "Average", "LRN"))
+        return {"Name": f"Pool{i}", "Kind": "Hidden", "Type": "Pooling", "Function": function,
+                **({} if function == "LRN" else self.window(axes))}
 
     def hidden_layer(self, i):
         layer = {"Name": f"Hidden{i}", "Kind": "Hidden", "N": self.random.choice(WIDTHS[1:]), "Activation": self.random.choice(ACTIVATIONS),
@@ -185,6 +198,8 @@ class Drawing:
             network["DeltaBoost"] = {"one": self.random.choice((1, 3, 0)), "zero": self.random.choice((1, 0.5))}
         if not self.exact and self.chance(0.5):
             network["Denoising"] = {"p": 0.3}
+        if any(layer.get("Function") == "LRN" for layer in self.layers):
+            network["LRN"] = {"k": self.random.choice((1, 2)), "n": self.random.choice((1, 2, 3, 5)), "alpha": 0.5, "beta": 0.75}
         if self.chance(0.2):
             network["SparsenessPenalty"] = {"p": 0.3, "beta": 0.1}
             for layer in self.layers:
