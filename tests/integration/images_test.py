@@ -3,13 +3,12 @@
 """From files of images to a classifier, and images as DSSTNE keeps them."""
 import json
 import math
-import struct
 import unittest
-import zlib
 
 import netCDF4
 import numpy as np
 
+from image_files import png
 from norn_files import write_datasets
 from programs import ProgramTest
 
@@ -31,17 +30,6 @@ ONE_LAYER = """{
 }
 """
 CLASSES = ("bar", "disc", "stripe")
-
-
-def png(pixels):
-    """pixels: [height x width x 3] bytes."""
-    def chunk(name, data):
-        return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
-
-    height, width, _ = pixels.shape
-    rows = b"".join(b"\0" + row.tobytes() for row in pixels)
-    return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)) +
-            chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
 
 
 class ImagesTest(ProgramTest):

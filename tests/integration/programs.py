@@ -3,6 +3,7 @@
 import os
 import pathlib
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from norn_files import write_datasets, write_index
 BIN = pathlib.Path(os.environ.get("NORN_BIN", "build/cpu/bin")).resolve()
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 LIMIT_SECONDS = 240
+BLOCK_SECONDS = 400  # of commands of a page
 # OpenBLAS begins with a thread for each core, whose memory passes what a test allows where there are many.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -171,6 +173,22 @@ class ProgramTest(unittest.TestCase):
             out, _ = process.communicate(timeout=LIMIT_SECONDS)
             err.seek(0)
             return process.returncode, out, err.read()
+
+    def run_page(self, page, least):
+        """Runs every command of a page of docs/user, in its order, of which there are so many blocks at least. Its folder, and what they
+        said."""
+        blocks = re.findall(r"^```sh\n(.*?)^```$", (SOURCE / "docs/user" / page).read_text(), re.MULTILINE | re.DOTALL)
+        self.assertGreaterEqual(len(blocks), least)
+        folder = self.path("page")
+        folder.mkdir()
+        environment = {**os.environ, "NORN": str(SOURCE), "PATH": f"{BIN}:{SOURCE / 'tools'}:/usr/bin:{os.environ['PATH']}"}
+        said = []
+        for block in blocks:
+            done = subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=folder, env=environment, capture_output=True,
+                                  text=True, timeout=BLOCK_SECONDS, check=False)
+            self.assertEqual(done.returncode, 0, f"{block}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}")
+            said.append(done.stdout + done.stderr)
+        return folder, "\n".join(said)
 
     def gate(self, call, part, number=1):
         """Opens at the end, if not before, so that nothing waits for ever."""

@@ -2,31 +2,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every command of docs/user/tutorial.md, in its order, and looks at what the text says of them."""
 import json
-import os
 import re
-import subprocess
 import unittest
 
-from programs import BIN, SOURCE, ProgramTest
-
-TUTORIAL = SOURCE / "docs/user/tutorial.md"
-LIMIT_SECONDS = 400  # of a block
+from programs import ProgramTest
 
 
 class Tutorial(ProgramTest):
     def test_every_command(self):
-        blocks = re.findall(r"^```sh\n(.*?)^```$", TUTORIAL.read_text(), re.MULTILINE | re.DOTALL)
-        self.assertGreaterEqual(len(blocks), 10)
-        folder = self.folder / "tutorial"
-        folder.mkdir()
-        environment = {**os.environ, "NORN": str(SOURCE), "PATH": f"{BIN}:{SOURCE / 'tools'}:/usr/bin:{os.environ['PATH']}"}
-        said = []
-        for block in blocks:
-            done = subprocess.run(["bash", "-euo", "pipefail", "-c", block], cwd=folder, env=environment, capture_output=True,
-                                  text=True, timeout=LIMIT_SECONDS, check=False)
-            self.assertEqual(done.returncode, 0, f"{block}\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}")
-            said.append(done.stdout + done.stderr)
-        self.check_texts(folder, "\n".join(said))
+        folder, said = self.run_page("tutorial.md", 10)
+        self.check_texts(folder, said)
 
     def check_texts(self, folder, said):
         self.assertIn("the same bytes", said)
