@@ -22,7 +22,7 @@ import traceback
 from cases import SANITIZED, STRACE, Case, Finding
 import material
 
-KINDS = ("mutants", "calls", "options", "descriptors", "networks", "one_step", "hdf5_structure")
+KINDS = ("mutants", "calls", "options", "descriptors", "networks", "one_step", "hdf5_structure", "images")
 
 
 def parse():
