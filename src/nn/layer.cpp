@@ -92,10 +92,11 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
   if (settings.gathers_rows)
     gathered = {"activations of all examples", working, settings.batch, width * settings.places,
                 Layout::whole};
-  if (device.casts_operands)
+  // Products read rows by example as they are.
+  if (device.casts_operands && !settings.by_example)
     bf16_activations = {"activations, bf16", working, batch, width, Layout::whole};
   if (!settings.trainable) return;
-  if (device.transposes_operands)
+  if (device.transposes_operands && !settings.by_example)
     transposed_activations = {"activations, transposed", working, width, round_up_to_eight(batch),
                               Layout::whole};
   if (keeps_outputs_before_dropout(layer, settings.sparseness))

@@ -15,10 +15,11 @@ int slots(const StepFacts& facts) {
   return facts.training() ? slots_of(facts.graph().network.training.optimizer) : 0;
 }
 
-// Elements of a tile of a weight gradient, of the largest call.
+// Elements of a tile of a weight gradient, of the largest call. Layers by example have terms.
 Index gradient_tile(const StepFacts& facts, int edge) {
-  if (facts.is_sparse_source(edge) || facts.is_shared(edge)) return 0;
   const Edge& e = facts.edge(edge);
+  if (facts.is_sparse_source(edge) || facts.is_shared(edge) || facts.by_example(e.destination))
+    return 0;
   const bool by_source = facts.by_source(edge);
   const BlockPartition& cut = facts.partition(by_source ? e.source : e.destination);
   const Index columns = facts.layer(by_source ? e.destination : e.source).units();
@@ -117,6 +118,26 @@ void StepTensors::add_edge(const StepFacts& facts, int edge) {
   if (owner == edge) shared[edge]->sum = {use, kWorking, values.rows, values.cols, Layout::whole};
 }
 
+namespace {
+
+// Units of the widest source whose delta is made in the first lane before it is added: by layers by
+// example, and by those without weights.
+Index widest_sent(const StepFacts& facts) {
+  Index widest = 0;
+  for (int edge = 0; edge < facts.edges(); ++edge) {
+    const auto [source, destination] =
+        std::pair(facts.edge(edge).source, facts.edge(edge).destination);
+    if (!facts.edge_takes_part(edge) || !facts.is_hidden(source)) continue;
+    const bool at_once = facts.by_example(destination)
+                             ? facts.by_example(source) && facts.sends_first(edge)
+                             : facts.has_weights(edge) || facts.edge(edge).by_unit();
+    if (!at_once) widest = std::max(widest, facts.layer(source).units());
+  }
+  return widest;
+}
+
+}  // namespace
+
 void StepTensors::add_lanes(const StepFacts& facts) {
   Index widest_part = 0, widest_source = 0, gradient = 0, widest_z = 0, widest_delta = 0;
   for (int layer : facts.order()) {
@@ -125,14 +146,11 @@ void StepTensors::add_lanes(const StepFacts& facts) {
       const int source = facts.edge(edge).source;
       const bool by_source = facts.by_source(edge);
       if (by_source) widest_part = std::max(widest_part, facts.layer(layer).units());
-      if (!facts.is_input(source))
+      if (!facts.is_input(source) && !facts.by_example(layer))
         widest_source = std::max(widest_source, by_source ? facts.partition(source).block_width()
                                                           : facts.layer(source).units());
       gradient = std::max(gradient, gradient_tile(facts, edge));
     }
-    for (int edge : facts.sources(layer))
-      if (!facts.has_weights(edge) && (facts.by_example(layer) || !facts.edge(edge).by_unit()))
-        widest_source = std::max(widest_source, facts.layer(facts.edge(edge).source).units());
     if (!facts.is_output(layer)) continue;
     const Index at_once = facts.units_at_once(layer);
     widest_delta = std::max(widest_delta, at_once);
@@ -145,9 +163,10 @@ void StepTensors::add_lanes(const StepFacts& facts) {
   workspace.resize(std::size_t(facts.settings().lanes));
   for (Workspace& lane : workspace) {
     lane.z = {"pre-activations of a block", kWorking, batch, round_up_to_eight(widest_z)};
+    const Index sent = &lane == workspace.data() ? widest_sent(facts) : 0;
     if (!facts.on_gpu())
       lane.dx = {"input deltas of a block", kWorking, batch,
-                 facts.training() ? std::max(widest_source, widest_part) : widest_part};
+                 facts.training() ? std::max({widest_source, widest_part, sent}) : widest_part};
     if (!facts.training()) continue;
     lane.gradient = {"gradient of a tile", kWorking, gradient};
     if (facts.device().casts_operands)
