@@ -148,21 +148,44 @@ def story(run):
     return f'<h2>What happened</h2><div class="card wide"><table id="story">{"".join(rows)}</table></div>'
 
 
+def scores(best):
+    most = max((score for _, score in best), default=1.0) or 1.0
+    rows = "".join(f'<tr><td>{escaped(item)}</td><td class="score"><div class="bar" style="width:{max(0.0, 100 * score / most):.1f}%">'
+                   f'</div></td><td class="number">{score:.3g}</td></tr>' for item, score in best)
+    return f"<table>{rows}</table>"
+
+
 def people(examples):
     cards = []
     for name, items, best in examples:
         chips = "".join(f'<span class="chip">{escaped(item)}</span>' for item in items[:SHOWN_ITEMS])
         if len(items) > SHOWN_ITEMS:
             chips += f'<span class="chip">and {len(items) - SHOWN_ITEMS} more</span>'
-        most = max((score for _, score in best), default=1.0) or 1.0
-        rows = "".join(f'<tr><td>{escaped(item)}</td><td class="score"><div class="bar" style="width:{max(0.0, 100 * score / most):.1f}%">'
-                       f'</div></td><td class="number">{score:.3g}</td></tr>' for item, score in best)
-        cards.append(f'<div class="card person"><h3>{escaped(name)}</h3><div class="chips">{chips}</div><table>{rows}</table></div>')
+        cards.append(f'<div class="card person"><h3>{escaped(name)}</h3><div class="chips">{chips}</div>{scores(best)}</div>')
     return ('<h2>Recommendations</h2><p class="note">Above what an example holds, below what the model recommends it beside, best first.'
             f'</p><div class="people" id="examples">{"".join(cards)}</div>')
 
 
-def single_run(run, examples):
+def pixels(address, text):
+    return f'<img class="pixels" src="{address}" alt="{escaped(text)}">'
+
+
+def filter_cards(filters):
+    """Of each convolution that reads images."""
+    return "".join(f'<h2>Filters of {escaped(one.layer)}</h2><p class="note">How much each place of {escaped(one.source)} counts: grey not '
+                   f'at all, bright for, dark against.</p><div class="card wide filters">'
+                   + "".join(pixels(address, f"filter {i}") for i, address in enumerate(one.shown)) + "</div>" for one in filters)
+
+
+def mistake_cards(mistakes):
+    cards = [f'<div class="card person"><h3>{escaped(one.name)}</h3><div class="mistake">{pixels(one.shown, one.name)}<div>'
+             f'<p class="note">it is {escaped(", ".join(one.classes) or "of no class")}</p>{scores(one.best)}</div></div></div>'
+             for one in mistakes.shown]
+    return (f'<h2>Images taken for another class</h2><p class="note">{mistakes.count:,} of {mistakes.examples:,} images; those that the '
+            f'model is surest of stand first.</p><div class="people" id="mistakes">{"".join(cards)}</div>')
+
+
+def single_run(run, shown):
     plan = run.record.get("plan") or {}
     parts = []
     if plan.get("layers"):
@@ -170,8 +193,11 @@ def single_run(run, examples):
         parts.append(f'<h2>Network</h2><div class="card wide">{network_svg(plan)}</div>')
         times = floor_html(plan, step) + ops_html(run.record.get("ops") or [])
         parts.append(f"<h2>Where a step's time goes</h2>{times}" if times else "")
-    if examples:
-        parts.append(people(examples))
+    parts.append(filter_cards(shown.filters))
+    if shown.mistakes:
+        parts.append(mistake_cards(shown.mistakes))
+    if shown.recommendations:
+        parts.append(people(shown.recommendations))
     return "".join(parts)
 
 
@@ -192,11 +218,11 @@ def whole_page(title, body, blocks, styles, scripts):
             '</body></html>\n')
 
 
-def make_page(runs, title, examples):
+def make_page(runs, title, shown):
     charts = Curves(runs).all()
     single = len(runs) == 1
     body = [f'<header><h1>{escaped(title)}</h1>{status(runs[0]) if single else ""}{THEME_BUTTON}</header>',
             tiles(runs[0]) if single else comparison_table(runs), f"<h2>Curves</h2>{chart_cards(charts)}",
-            single_run(runs[0], examples) if single else "", settings_table(runs), story(runs[0]) if single else "",
+            single_run(runs[0], shown) if single else "", settings_table(runs), story(runs[0]) if single else "",
             f'<footer>Norn {escaped(runs[0].start["version"])}; made of {escaped(", ".join(str(run.folder) for run in runs))}</footer>']
     return whole_page(title, "".join(body), {"charts": charts}, STYLES, [*SCRIPTS, HERE / "page.js"])
