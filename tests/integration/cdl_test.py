@@ -9,7 +9,7 @@ import unittest
 
 import numpy as np
 
-from norn_files import model_arrays
+from norn_files import model_arrays, write_datasets
 from programs import BIN, SOURCE, ProgramTest, mpirun
 
 DATA = SOURCE / "tests/data/debian_packages"
@@ -75,6 +75,20 @@ class CommandFiles(ProgramTest):
         self.assertEqual(table.splitlines()[-1], "gradients agree with the cost")
         counts = slice(0, 62)  # names, parameters, how many were checked and how many are wrong
         self.assertEqual([line[counts] for line in table.splitlines()], [line[counts] for line in done.stdout.splitlines()])
+
+    def test_images_as_shipped(self):
+        random = np.random.default_rng(self.random.getrandbits(64))
+        for part, count in (("training", 11), ("test", 5)):
+            classes = random.integers(0, 10, count)
+            images = random.integers(0, 256, (count, 32 * 32 * 3), dtype=np.uint8)
+            write_datasets(self.path(f"cifar10_{part}.nc"), [("input", [32, 32, 3], images, None),
+                                                             ("output", 10, [[int(one)] for one in classes], None)])
+        done = self.succeed("trainer", "--cdl", "configs/dsstne/cifar10_train.cdl", "-e", "1")
+        self.assertEqual(done.stdout.count("NNNetwork::Train: Epoch "), 1)
+        done = self.succeed("predictor", "--cdl", "configs/dsstne/cifar10_predict.cdl")
+        lines = [line.split(",") for line in done.stdout.splitlines()]
+        self.assertEqual([line[0] for line in lines], [str(k) for k in range(1, 11)])
+        self.assertEqual(lines[9][2], "1.0000", "all ten classes")
 
     def test_is_the_same_as_options(self):
         self.commands("plain.cdl", Epochs=2, ShuffleIndices=True, CheckpointInterval=1)
