@@ -19,6 +19,7 @@ enum class RandomPurpose : std::uint32_t {
   shuffle = 4,
   split = 5,
   validation = 6,
+  augmentation = 7,
   test = 99
 };
 

@@ -20,16 +20,18 @@ struct BatchLoader::State {
   Index epoch;
   Index number;
   Index last_epoch;
+  BatchChange change;
   std::vector<Index> examples = {};  // of the epoch, in its order
   Prefetched<LoadedBatch> batches;   // last: its thread uses all of this
 
   State(std::vector<Dataset*> all, const BatchOrder& each, Index first_epoch, Index first_batch,
-        Index end, int depth)
+        Index end, int depth, BatchChange what)
       : sets(std::move(all)),
         order(each),
         epoch(first_epoch),
         number(first_batch),
         last_epoch(end),
+        change(std::move(what)),
         batches(depth + 1, [this](LoadedBatch& batch) { return read(batch); }) {}
 
   bool read(LoadedBatch& batch) {
@@ -46,13 +48,14 @@ struct BatchLoader::State {
     const Index count = std::min(order.batch(), order.examples() - first);
     const std::span<const Index> chosen{examples.data() + first, std::size_t(count)};
     for (std::size_t i = 0; i < sets.size(); ++i) sets[i]->gather(chosen, batch.sets[i]);
+    if (change) change(batch);
     ++number;
     return true;
   }
 };
 
 BatchLoader::BatchLoader(std::vector<Dataset*> sets, const BatchOrder& order, Index first_epoch,
-                         Index first_batch, Index last_epoch, int depth) {
+                         Index first_batch, Index last_epoch, int depth, BatchChange change) {
   require(!sets.empty(), "BatchLoader: at least one data set");
   require(depth >= 1, "BatchLoader: a depth of at least 1");
   require(first_epoch >= 0 && first_batch >= 0 && first_batch <= order.batches(),
@@ -66,8 +69,8 @@ BatchLoader::BatchLoader(std::vector<Dataset*> sets, const BatchOrder& order, In
     }
   }
   // `depth` batches wait or are being read while the caller holds one.
-  state_ =
-      std::make_unique<State>(std::move(sets), order, first_epoch, first_batch, last_epoch, depth);
+  state_ = std::make_unique<State>(std::move(sets), order, first_epoch, first_batch, last_epoch,
+                                   depth, std::move(change));
 }
 
 BatchLoader::~BatchLoader() = default;

@@ -3,6 +3,7 @@
 
 #include "src/data/dataset.h"
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -35,14 +36,19 @@ struct LoadedBatch {
   std::vector<HostBatch> sets;  ///< in the order of the data sets given
 };
 
+/// What is done to a batch once it has been read.
+using BatchChange = std::function<void(LoadedBatch&)>;
+
 /// Prefetches batches on one background thread, which is the only one that touches the data sets
 /// (and so NetCDF).
 class BatchLoader {
  public:
+  static constexpr int kUsualDepth = 2;
   /// Starts at batch `first_batch` of epoch `first_epoch` and goes on to the end of epoch
-  /// `last_epoch` - 1.
+  /// `last_epoch` - 1. `change`, if any, is called on the thread.
   BatchLoader(std::vector<Dataset*> sets, const BatchOrder& order, Index first_epoch,
-              Index first_batch, Index last_epoch, int depth = 2);
+              Index first_batch, Index last_epoch, int depth = kUsualDepth,
+              BatchChange change = {});
   ~BatchLoader();
   BatchLoader(const BatchLoader&) = delete;
   BatchLoader& operator=(const BatchLoader&) = delete;

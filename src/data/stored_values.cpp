@@ -23,22 +23,26 @@ bool is_byte(StoredType type) {
 
 }  // namespace
 
+float value_of_zero(const DatasetInfo& info, Role role) {
+  const bool unsigned_bytes = info.type == ElementType::uint8 || info.type == ElementType::rgb8 ||
+                              info.type == ElementType::rgb16;
+  return unsigned_bytes && role == Role::input && !info.sparse ? -0.5f : 0.0f;
+}
+
 StoredValues::StoredValues(const NetcdfFile& file, const DatasetInfo& info, std::string variable,
                            Role role)
     : file_(file), variable_(std::move(variable)), type_(info.type) {
   const StoredType stored = file.type(variable_);
   bytes_ = is_byte(stored);
   floats_ = stored == StoredType::float32;
-  const bool centred = role == Role::input && !info.sparse;
+  shift_ = value_of_zero(info, role);
   switch (type_) {
     case ElementType::uint8:
     case ElementType::rgb8:
       scale_ = 1.0f / 256;
-      shift_ = centred ? -0.5f : 0.0f;
       break;
     case ElementType::rgb16:
       scale_ = 1.0f / 65536;
-      shift_ = centred ? -0.5f : 0.0f;
       break;
     case ElementType::int8:
       scale_ = 1.0f / 128;

@@ -13,6 +13,9 @@ namespace norn {
 
 class NetcdfFile;
 
+/// What a stored 0 becomes.
+float value_of_zero(const DatasetInfo& info, Role role);
+
 class StoredValues {
  public:
   /// Dense input bytes are centred: an unsigned x becomes x / 256 - 0.5; everywhere else it is

@@ -42,6 +42,14 @@ struct SparsenessPenalty {
   float beta = 0.0f;
 };
 
+/// What training does to the images of an Input layer: src/data/image_augmentation.h.
+struct Augmentation {
+  Index crop = 0;     ///< units of the border on each side, out of which a part is cropped
+  bool flip = false;  ///< every other image is mirrored along x
+  bool is_on() const { return crop > 0 || flip; }
+  bool operator==(const Augmentation&) const = default;
+};
+
 struct WeightInit {
   Initializer scheme = Xavier{};
   float bias = 0.0f;
@@ -76,6 +84,7 @@ struct LayerDescriptor {
   float dropout = 0.0f;  ///< pDropout
   InputNormalization normalize = InputNormalization::none;
   InputWeighting input_weighting = NoWeighting{};
+  Augmentation augment;
 
   LayerActivation activation = Activation(Sigmoid{});
   WeightInit init;

@@ -349,6 +349,7 @@ void resolve(Graph& graph, const std::vector<DatasetShape>* datasets, const std:
   graph_parts::check_edges_by_unit(graph, datasets ? *datasets : none, known, faults);
   graph_parts::check_windows(graph, datasets ? *datasets : none, faults);
   graph_parts::check_weighting(graph, datasets ? *datasets : none, faults);
+  graph_parts::check_augmentation(graph, datasets ? *datasets : none, known, faults);
   // A connection whose source is misspelt is missing, which is no error of its own.
   if (is_connected(graph)) graph_parts::resolve_shared_weights(graph, known, faults);
   faults.throw_any();
@@ -385,6 +386,25 @@ std::vector<int> Graph::matrices(int layer) const {
   std::vector<int> found = sources[std::size_t(layer)];
   std::erase_if(found, [this](int edge) { return !edges[std::size_t(edge)].has_weights(); });
   return found;
+}
+
+int image_axes(const Graph& graph, int layer) {
+  int axes = std::min(2, graph.network.layers[std::size_t(layer)].dimensions);
+  for (const int edge : graph.destinations[std::size_t(layer)]) {
+    const Edge& e = graph.edges[std::size_t(edge)];
+    const LayerDescriptor& to = graph.network.layers[std::size_t(e.destination)];
+    if (to.type == LayerType::convolutional && e.has_weights())
+      axes = std::min(axes, to.dimensions - 1);
+    if (to.type == LayerType::pooling && to.kernel_dimensions > 0)
+      axes = std::min(axes, to.kernel_dimensions);
+  }
+  return axes;
+}
+
+bool augments(const NetworkDescriptor& network, const std::string& dataset) {
+  return std::ranges::any_of(network.layers, [&](const LayerDescriptor& layer) {
+    return layer.kind == LayerKind::input && layer.dataset == dataset && layer.augment.is_on();
+  });
 }
 
 bool needs_dense_units(const NetworkDescriptor& network, const std::string& source) {

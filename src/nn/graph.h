@@ -72,6 +72,13 @@ Graph make_graph(NetworkDescriptor network, const std::vector<DatasetShape>& dat
 /// make_graph().
 void check_network(const NetworkDescriptor& network, const std::string& where);
 
+/// The axes of an Input layer along which its images stand, from x on: x and y, as far as it has
+/// them, or x alone where a layer that it feeds has its channels along y.
+int image_axes(const Graph& graph, int layer);
+
+/// Whether training moves or mirrors the images of an Input layer with this data set.
+bool augments(const NetworkDescriptor& network, const std::string& dataset);
+
 /// Whether a layer sees the units of one by their number or place, so that they cannot be sparse.
 bool needs_dense_units(const NetworkDescriptor& network, const std::string& source);
 

@@ -275,6 +275,41 @@ void check_weighting(const Graph& graph, const std::vector<DatasetShape>& datase
   }
 }
 
+void check_augmentation(const Graph& graph, const std::vector<DatasetShape>& datasets,
+                        const KnownSizes& known, Faults& faults) {
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    const LayerDescriptor& layer = graph.network.layers[i];
+    if (!layer.augment.is_on()) continue;
+    const DatasetShape* dataset = find_dataset(datasets, layer.dataset);
+    const auto fail = [&](const std::string& message) {
+      faults.add(layer, "Augment", "Augment " + message);
+    };
+    if (dataset && dataset->gives_sparse_batches) {
+      fail(
+          fmt::format("is for images, which are dense, and data set \"{}\" is sparse; remove the "
+                      "key, or import the data as dense",
+                      dataset->name));
+      continue;
+    }
+    if (!known[i]) continue;
+    const std::string size = extent_text(layer.extent.data(), layer.dimensions);
+    if (dataset && units_of(*dataset) < layer.units()) {
+      fail(fmt::format(
+          "needs images as large as the layer, but N is {} and data set \"{}\" is {}; "
+          "give N the data set's size",
+          size, dataset->name, extent_text(dataset->extent.data(), dataset->dimensions)));
+      continue;
+    }
+    for (int axis = 0; axis < image_axes(graph, int(i)); ++axis)
+      if (const Index width = layer.extent[std::size_t(axis)];
+          layer.augment.crop >= width && (axis == 0 || width > 1))
+        fail(
+            fmt::format("Crop {} would move images of {} units along {} out of sight: N is {}; "
+                        "give Crop less than {}",
+                        layer.augment.crop, width, "xy"[axis], size, width));
+  }
+}
+
 void resolve_shared_weights(Graph& graph, const KnownSizes& known, Faults& faults) {
   const LayerNumbers numbers(graph.network);
   for (const LayerDescriptor& layer : graph.network.layers)

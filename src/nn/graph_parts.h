@@ -76,6 +76,9 @@ void find_idle_windows(const Graph& graph, Faults& faults);
 void find_idle_on_channels(const Graph& graph, Faults& faults);
 /// Features are weighted in sparse data only.
 void check_weighting(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults);
+/// Images are moved in dense data only, by less than their size.
+void check_augmentation(const Graph& graph, const std::vector<DatasetShape>& datasets,
+                        const KnownSizes& known, Faults& faults);
 /// Sets shared_with and transposed of edges; chains lead to the edge that owns the weights.
 void resolve_shared_weights(Graph& graph, const KnownSizes& known, Faults& faults);
 /// Whether those weights exist, and are stored as all their users read them: a sparse input reads

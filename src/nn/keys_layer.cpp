@@ -192,6 +192,22 @@ Key input_weighting_key() {
       kInput);
 }
 
+Key augment_key() {
+  return for_kinds(
+      object_key("Augment",
+                 {integer_key(
+                      "Crop", [](auto& d) -> auto& { return d.layer.augment.crop; },
+                      from_to(0, kMostUnits),
+                      "Units of border along x and y on each side, stored zeros, out of which a "
+                      "part of the image's size is cropped at random; below the image's size."),
+                  boolean_key(
+                      "Flip", [](auto& d) -> auto& { return d.layer.augment.flip; },
+                      "Every image is mirrored along x with probability 1/2.")},
+                 "Dense data: in training, and only there, every image of an epoch is moved and "
+                 "mirrored at random, all its channels alike, before Normalize. Norn's own."),
+      kInput);
+}
+
 std::vector<Key> activation_keys() {
   std::vector<Key> keys;
   keys.push_back(activation_key());
@@ -250,6 +266,7 @@ std::vector<Key> make_layer_keys() {
           "L2: every example's inputs are divided by their Euclidean norm. Norn's own."),
       kInput));
   keys.push_back(input_weighting_key());
+  keys.push_back(augment_key());
   keys.push_back(
       always(for_kinds(by_default(names_key(
                                       "Source", [](auto& d) -> auto& { return d.layer.sources; },

@@ -125,7 +125,7 @@ class TrainingRun {
     plan_on_device(options_, communicator_, run);
     require_memory(run.memory, run.settings, run.available_bytes);
     tell_plan(run);
-    if (run.settings.data_on_gpu) run.data->move_to(run.context->compute.memory);
+    if (run.settings.data_on_gpu) run.data->move_to(run.context->compute.memory, run.graph.network);
     auto network = std::make_unique<Network>(std::move(run.graph), run.data->shapes(), *run.context,
                                              start.network.training.batch, Pass::training);
     network->set_unit_labels(run.data->unit_labels());
@@ -147,6 +147,13 @@ class TrainingRun {
     return result;
   }
 
+  static std::string data_on_gpu_text(const MemoryPlan& plan) {
+    return plan.outside.empty()
+               ? ", data on the GPU"
+               : fmt::format(", data on the GPU without {}, which {} augmented",
+                             join(plan.outside, " and "), plan.outside.size() == 1 ? "is" : "are");
+  }
+
   void tell_plan(const PreparedRun& run) {
     weights_ = run.memory.weights;
     if (!options_.run_dir.empty() && communicator_.rank() == 0)
@@ -154,7 +161,7 @@ class TrainingRun {
                                  run.available_bytes - run.memory.total_bytes());
     log_.info(fmt::format("{} weights, {} of memory{}, {}, {}", with_thousands(run.memory.weights),
                           human_bytes(double(run.memory.total_bytes())),
-                          run.settings.data_on_gpu ? ", data on the GPU" : "",
+                          run.settings.data_on_gpu ? data_on_gpu_text(run.memory) : "",
                           run.runtime->description(), joined_by(*run.context)));
   }
 

@@ -6,7 +6,7 @@ import math
 import numpy as np
 
 from datasets import write_sets
-from windows import extents_of
+from windows import extents_of, listed
 
 ACTIVATIONS = ("Linear", "Sigmoid", "Tanh", "Relu", "LRelu", "ELU", "SELU", "SoftPlus", "SoftSign", "GELU", "Swish",
                "SoftMax")
@@ -75,7 +75,15 @@ class Drawing:
             layer["Normalize"] = "L2"
         if not self.exact and "rows" in one and self.chance(0.3):
             layer["Sparse"] = True  # Denoising
+        if "dense" in one and layer["N"] == one["width"]:
+            self.augment(layer, 1)
         return layer
+
+    def augment(self, layer, axes):
+        """Perhaps moves and mirrors its images, which stand along so many axes."""
+        if self.chance(0.4):
+            extent = [size for axis, size in enumerate(listed(layer["N"])[:axes]) if axis == 0 or size > 1]
+            layer["Augment"] = {"Crop": self.random.randint(0, min(extent) - 1), "Flip": self.chance(0.5)}
 
     def draw_images(self):
         """Perhaps a dense input of several axes, and convolutions and pooling behind it."""
@@ -90,6 +98,7 @@ class Drawing:
             one["dense"] = self.draw.integers(0, 256, (self.examples, one["width"])).astype(np.uint8)
         self.sets.append(one)
         self.layers.append({"Name": "Image", "Kind": "Input", "Type": "Convolutional", "N": extent, "DataSet": "images"})
+        self.augment(self.layers[-1], min(2, axes))
         images = [self.layers[-1]]
         for i in range(self.random.choice((1, 2, 3))):
             images.append(self.convolution(i, axes) if i == 0 or self.chance(0.6) else self.pooling(i, axes))

@@ -9,6 +9,7 @@ import netCDF4
 import numpy as np
 
 import reference
+from augmentation import augmented
 from cases import Finding
 from datasets import seen
 from drawing import Drawing
@@ -49,10 +50,13 @@ def batch_of(drawing):
     """inputs and outputs as the network sees them."""
     sets = {one["name"]: one for one in drawing.sets}
     inputs, outputs = {}, {}
-    for layer in drawing.layers:
+    for number, layer in enumerate(drawing.layers):
         one = sets.get(layer.get("DataSet"))
         if layer["Kind"] == "Input":
             values, _, weights = seen(one, as_input=True)
+            if "Augment" in layer:
+                axes = min(2, max(1, len(listed(layer["N"])) - 1))  # channels stand along the last, where there are several
+                values = augmented(layer, number, axes, values, -0.5 if one["dense"].dtype == np.uint8 else 0)
             if layer.get("Normalize") == "L2":
                 norm = np.sqrt((values * values).sum(axis=1, keepdims=True))
                 values = values / np.where(norm > 0, norm, 1)

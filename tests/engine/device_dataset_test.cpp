@@ -168,7 +168,7 @@ std::vector<float> train_on(const Recipe& recipe, const DataSources& sources, bo
   Network network(make_graph(recipe.network, data.shapes(), "test"), data.shapes(), context,
                   recipe.network.training.batch, Pass::training);
   network.initialise(1);
-  if (on_device) data.move_to(context.compute.memory);
+  if (on_device) data.move_to(context.compute.memory, recipe.network);
   TrainingState state;
   EXPECT_EQ(train(network, data, {}, false, {}, state), TrainingEnd::completed);
   return gather_state(network);

@@ -9,6 +9,7 @@
 #include "src/engine/plan/step_probe.h"
 #include "src/engine/train/trainer.h"
 #include "tests/data/support.h"
+#include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
 #include "tests/support/training_recipe.h"
 
@@ -109,7 +110,7 @@ void expect_planned_bytes(const Recipe& recipe, const std::filesystem::path& fil
   if (is_validated) validation = {&held, graph.layer("Out")};
   settings.validation = plan_validation(graph.network, validation);
   const MemoryPlan plan = plan_memory(graph, settings);
-  if (on_gpu) data.move_to(context.compute.memory);
+  if (on_gpu) data.move_to(context.compute.memory, recipe.network);
   Network network(std::move(graph), data.shapes(), context, settings.batch, Pass::training);
   network.initialise(1);
   TrainingState state;
@@ -161,6 +162,30 @@ TEST_F(DevicePlanTest, RefusesWhatDoesNotFitWithTheNumbers) {
     EXPECT_THAT(error.what(), testing::HasSubstr("TiB"));
     EXPECT_THAT(error.what(), testing::HasSubstr("available"));
   }
+}
+
+TEST_F(DataOnGpuTest, DoesNotHoldWhatIsAugmented) {
+  Recipe recipe = recipe_base("images", Sgd{}, 0.1f);
+  recipe.inputs = {.name = "dense", .sparse = false};
+  recipe.network.layers = {input_layer("In", 63), hidden_layer("Hidden", 17, {"In"}),
+                           output_layer("Out", 31, {"Hidden"}, SoftMax{})};
+  write_data(recipe, folder_ / "data.nc");
+  const DataBinding data(recipe.network, {{folder_ / "data.nc"}, {folder_ / "data.nc"}},
+                         DataBinding::Layers::inputs_and_outputs);
+  PlanSettings settings = settings_of(recipe, data, context_);
+  settings.data_on_gpu = true;
+  const auto plan = [&] {
+    return plan_memory(make_graph(recipe.network, data.shapes(), "test"), settings);
+  };
+  const MemoryPlan all = plan();
+  EXPECT_TRUE(all.outside.empty());
+  recipe.network.layers[0].augment.flip = true;
+  const MemoryPlan without = plan();
+  EXPECT_EQ(without.outside, std::vector{recipe.network.layers[0].dataset});
+  EXPECT_EQ(all.data_bytes - without.data_bytes, recipe.examples * 63 * Index(sizeof(float)));
+  EXPECT_EQ(all.batch_bytes, without.batch_bytes);
+  settings.data_on_gpu = false;
+  EXPECT_TRUE(plan().outside.empty());
 }
 
 TEST_F(DataOnGpuTest, IsChosenWhereTheDataFit) {

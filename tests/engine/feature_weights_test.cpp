@@ -54,7 +54,7 @@ class FeatureWeights : public testing::Test {
     const Context context = runtime->context(*one);
     const auto network = network_for(data, context);
     network->initialise(1);
-    if (moved) data.move_to(context.compute.memory);
+    if (moved) data.move_to(context.compute.memory, recipe_.network);
     weigh_features(*network, data);
     TrainingState state;
     EXPECT_EQ(train(*network, data, {}, false, {}, state), TrainingEnd::completed);

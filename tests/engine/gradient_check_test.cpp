@@ -64,7 +64,11 @@ TEST(GradientCheck, GradientsOfPreparedNetworksAreSlopes) {
     NetworkDescriptor network = autoencoder(hidden);
     network.layers[1].dropout = 0.5f;
     network.boost_one = 3.0f;
-    EXPECT_THAT(prepare_gradient_check(network), ElementsAre("DeltaBoost one", "Hidden: pDropout"));
+    network.layers[0].augment.flip = true;
+    EXPECT_THAT(
+        prepare_gradient_check(network),
+        ElementsAre("DeltaBoost one", network.layers[0].name + ": Augment", "Hidden: pDropout"));
+    EXPECT_FALSE(network.layers[0].augment.is_on());
     const Counts counts = check(network, 1000);
     EXPECT_EQ(counts.checked, 40 * 6 * 2 + 6 + 40);
     EXPECT_EQ(counts.wrong, 0);

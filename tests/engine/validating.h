@@ -112,7 +112,7 @@ class Validating : public testing::Test {
                            asked.by == ValidationBy::user ? HoldOutBy::user : HoldOutBy::entry,
                            info.network.training.seed};
     const ValidationData held_out = data.hold_out(info.network, rule, 2);
-    if (session.moves_data) data.move_to(context.compute.memory);
+    if (session.moves_data) data.move_to(context.compute.memory, info.network);
     Network network(make_graph(info.network, data.shapes(), "test"), data.shapes(), context,
                     info.network.training.batch, Pass::training);
     Result result;

@@ -53,6 +53,7 @@ inline void expect_equal(const LayerDescriptor& a, const LayerDescriptor& b) {
   EXPECT_EQ(a.dropout, b.dropout);
   EXPECT_EQ(a.normalize, b.normalize);
   expect_equal_values(a.input_weighting, b.input_weighting);
+  EXPECT_EQ(a.augment, b.augment);
   expect_equal_activations(a.activation, b.activation);
   expect_equal_values(a.init.scheme, b.init.scheme);
   EXPECT_EQ(a.init.bias, b.init.bias);

@@ -136,6 +136,8 @@ const std::vector<std::pair<std::string, std::string>> kHiddenFaults = {
     {R"("InputWeighting": {"Scheme": "IDF"})",
      "InputWeighting is not a key of a Hidden layer; it belongs to Input "
      "layers"},
+    {R"("Augment": {"Crop": 4})",
+     "Augment is not a key of a Hidden layer; it belongs to Input layers"},
     {R"("Sparse": "true")", "Sparse \"true\" is a string; expected true or false"},
     {R"("pDropout": 1)", std::string("pDropout 1 is out of range; ") + kProbability},
     {R"("pDropout": -0.1)", std::string("pDropout -0.1 is out of range; ") + kProbability},
@@ -230,6 +232,13 @@ TEST(DescriptorErrors, KeysOfOtherKindsAreNamedWithTheirHome) {
        "InversePopularity"},
       {R"("InputWeighting": {"Scheme": "InversePopularity", "Exponent": 0})",
        "InputWeighting: Exponent 0 is out of range; expected a number above 0"},
+      {R"("Augment": true)", "Augment true is a boolean; expected an object"},
+      {R"("Augment": {"Crop": -1})",
+       "Augment: Crop -1 is out of range; expected a whole number from 0 to 4294967295"},
+      {R"("Augment": {"Crop": 1.5})",
+       "Augment: Crop 1.5 is not a whole number; expected a whole number from 0 to 4294967295"},
+      {R"("Augment": {"Flip": "x"})", "Augment: Flip \"x\" is a string; expected true or false"},
+      {R"("Augment": {"Rotate": 5})", "Augment: unknown key \"Rotate\". Known: Crop, Flip"},
   };
   for (const auto& [keys, message] : input)
     EXPECT_EQ(read(with_input_keys(keys)).error, "net.json:3: layer \"Input\": " + message);

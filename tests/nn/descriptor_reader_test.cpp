@@ -151,6 +151,9 @@ TEST(DescriptorReader, LayerKeys) {
         layer_of(with_input_keys(R"("InputWeighting": {"Scheme": ")" + scheme + "\"}"), 0)
             .input_weighting,
         *find_named<InputWeighting>(scheme));
+  EXPECT_EQ(layer_of(with_input_keys(R"("Augment": {"Crop": 4, "flip": true})"), 0).augment,
+            (Augmentation{4, true}));
+  EXPECT_EQ(layer_of(with_input_keys(R"("Augment": {})"), 0).augment, Augmentation{});
   const InputWeighting weighting =
       layer_of(
           with_input_keys(R"("InputWeighting": {"Exponent": 0.3, "Scheme": "inversePopularity"})"),

@@ -98,6 +98,7 @@ class RandomDescriptor {
     d.sparse = sometimes();
     if (sometimes()) d.normalize = InputNormalization::l2;
     pick(d.input_weighting);
+    if (sometimes()) d.augment = {Index(random_() % 9), sometimes()};
     if (sometimes()) d.dropout = number(0, 0.99f);
     return d;
   }

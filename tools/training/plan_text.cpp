@@ -85,7 +85,12 @@ std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings,
   out += memory_line("optimizer state", plan.state_bytes);
   out += memory_line("working buffers", plan.working_bytes);
   out += memory_line("batches", plan.batch_bytes);
-  out += memory_line("data", plan.data_bytes, plan.data_streamed ? "(streamed from files)" : "");
+  const std::string outside =
+      plan.outside.empty() ? ""
+                           : fmt::format("(without {}: what is augmented stays in main memory)",
+                                         join(plan.outside, " and "));
+  out +=
+      memory_line("data", plan.data_bytes, plan.data_streamed ? "(streamed from files)" : outside);
   out += memory_line("total", plan.total_bytes());
   out += memory_line("available", available_bytes);
   out += memory_line("a checkpoint", plan.checkpoint_bytes,

@@ -4,6 +4,8 @@
 
 #include "norn/base/error.h"
 #include "src/base/text.h"
+#include "src/data/image_augmentation.h"
+#include "src/data/stored_values.h"
 #include "src/engine/data/device_dataset.h"
 #include "src/engine/data/listed_sets.h"
 
@@ -230,9 +232,32 @@ ModelUnits DataBinding::units(bool trust_index) const {
   return units;
 }
 
-void DataBinding::move_to(Memory& memory) {
+void DataBinding::move_to(Memory& memory, const NetworkDescriptor& network) {
   for (BoundSet& bound : bound_)
-    bound.set = std::make_unique<DeviceDataset>(std::move(bound.set), memory);
+    if (!augments(network, bound.set->info().name))
+      bound.set = std::make_unique<DeviceDataset>(std::move(bound.set), memory);
+}
+
+BatchChange DataBinding::augmentation(const Graph& graph) const {
+  std::vector<std::pair<std::size_t, ImageAugmentation>> all;  // and which set of a batch
+  for (std::size_t i = 0; i < bound_.size(); ++i) {
+    const int number = bound_[i].layer;
+    const LayerDescriptor& layer = graph.network.layers[std::size_t(number)];
+    if (layer.kind != LayerKind::input || !layer.augment.is_on()) continue;
+    ImageAugmentation& images = all.emplace_back(i, ImageAugmentation()).second;
+    images.width = layer.extent[0];
+    if (image_axes(graph, number) > 1) images.height = layer.extent[1];
+    images.planes = layer.units() / (images.width * images.height);
+    images.crop = {layer.augment.crop, images.height > 1 ? layer.augment.crop : 0};
+    images.flip = layer.augment.flip;
+    images.border = value_of_zero(bound_[i].set->info(), Role::input);
+    images.random = Philox::stream(graph.network.training.seed, RandomPurpose::augmentation,
+                                   std::uint32_t(number));
+  }
+  if (all.empty()) return {};
+  return [all](LoadedBatch& batch) mutable {
+    for (auto& [set, images] : all) images.apply(batch.epoch, batch.sets[set]);
+  };
 }
 
 std::vector<Dataset*> DataBinding::sets() const {

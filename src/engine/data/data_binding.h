@@ -53,9 +53,13 @@ class DataBinding {
   /// For make_graph and Network.
   std::vector<DatasetShape> shapes() const;
   Index examples() const { return examples_; }
-  /// Copies the contents of all sets to a GPU's memory, once and for all: their batches name rows
-  /// from then on. No BatchLoader may be reading them.
-  void move_to(Memory& memory);
+  /// Copies the contents of sets to a GPU's memory, once and for all: their batches name rows from
+  /// then on. Those that `network` augments stay, and so do their targets of the same name. No
+  /// BatchLoader may be reading them.
+  void move_to(Memory& memory, const NetworkDescriptor& network);
+  /// What training does to its batches before they are bound: images of Input layers with Augment
+  /// are moved and mirrored. Empty: nothing.
+  BatchChange augmentation(const Graph& graph) const;
   /// Takes out a part to validate with, and leaves the rest to train on. `layer`: the output layer
   /// whose targets are to be found. Before move_to(); of the two parts only one at a time may be
   /// read. Throws UsageError when there is nothing that could be held back.

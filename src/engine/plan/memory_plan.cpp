@@ -33,7 +33,10 @@ std::string activation_name(const LayerDescriptor& layer) {
 class Planner {
  public:
   Planner(const Graph& graph, const PlanSettings& settings)
-      : settings_(settings), facts_(graph, step_settings(graph, settings)), tensors_(facts_) {}
+      : network_(graph.network),
+        settings_(settings),
+        facts_(graph, step_settings(graph, settings)),
+        tensors_(facts_) {}
 
   MemoryPlan plan() {
     for (int layer : facts_.order()) add_layer(layer);
@@ -175,7 +178,8 @@ class Planner {
       if (other.name != set.name) continue;
       const double examples = std::min(batch, double(other.examples));
       const BatchBytes validated = batch_bytes(other);
-      const bool is_resident = settings_.data_on_gpu && !plan_.data_streamed;
+      const bool is_resident =
+          settings_.data_on_gpu && !plan_.data_streamed && !augments(network_, set.name);
       all.read = is_resident ? all.read + examples * validated.read
                              : std::max(all.read, examples * validated.read);
       all.prepared = std::max(all.prepared, examples * validated.prepared);
@@ -185,13 +189,23 @@ class Planner {
 
   void add_data() {
     std::int64_t held = 0;
-    for (const DatasetInfo& set : settings_.sets)
-      held += std::int64_t(row_bytes(set) * double(set.unique_examples));
+    std::int64_t on_gpu = 0;
+    for (const DatasetInfo& set : settings_.sets) {
+      const auto bytes = std::int64_t(row_bytes(set) * double(set.unique_examples));
+      held += bytes;
+      if (!augments(network_, set.name)) on_gpu += bytes;
+    }
     plan_.data_streamed = held > settings_.data_memory_bytes;
     for (const DatasetInfo& set : settings_.sets)
       count(&MemoryPlan::batch_bytes, "batches of " + set.name, Index(bytes_with_validation(set)));
-    if (!plan_.data_streamed && (!settings_.on_gpu() || settings_.data_on_gpu))
+    if (!plan_.data_streamed && !settings_.on_gpu())
       count(&MemoryPlan::data_bytes, "data sets", held);
+    if (!plan_.data_streamed && settings_.data_on_gpu) {
+      for (const DatasetInfo& set : settings_.sets)
+        if (augments(network_, set.name) && std::ranges::count(plan_.outside, set.name) == 0)
+          plan_.outside.push_back(set.name);
+      count(&MemoryPlan::data_bytes, "data sets", on_gpu);
+    }
     add_validation();
   }
 
@@ -239,6 +253,7 @@ class Planner {
                       facts_.partition(validation.output_layer).block_width());
   }
 
+  const NetworkDescriptor& network_;
   const PlanSettings& settings_;
   const StepFacts facts_;
   StepTensors tensors_;

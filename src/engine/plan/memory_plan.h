@@ -76,6 +76,8 @@ struct MemoryPlan {
   std::int64_t batch_bytes = 0;    ///< prefetched batches and their preparation, by mean density
   std::int64_t data_bytes = 0;     ///< data sets held in memory, those of validations with them
   bool data_streamed = false;      ///< those that are trained on
+  /// Sets that are augmented, while others are held by a GPU: they stay in main memory.
+  std::vector<std::string> outside;
   /// Weights of all ranks with the state of their update rule, which rank 0 copies to main memory
   /// while a checkpoint is written: so much of them as a quarter of what is free then holds, which
   /// is why the total is without.

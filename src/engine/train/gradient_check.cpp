@@ -119,6 +119,7 @@ std::vector<std::string> prepare_gradient_check(NetworkDescriptor& network) {
           "layer \"{}\": the gradients of BatchNormalization cannot be compared with differences "
           "of the cost, which is computed with running statistics; leave it out",
           layer.name));
+    drop(layer.augment, Augmentation{}, layer.name + ": Augment");
     drop(layer.dropout, 0.0f, layer.name + ": pDropout");
     drop(layer.delta_norm, 0.0f, layer.name + ": DeltaNorm");
     drop(layer.weight_norm, 0.0f, layer.name + ": WeightNorm");

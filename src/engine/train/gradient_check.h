@@ -12,7 +12,8 @@
 namespace norn {
 
 /// Makes a descriptor one whose gradients are slopes of its cost: without dropout, denoising,
-/// penalties, DeltaBoost, DeltaNorm and WeightNorm; plain SGD of rate 1. Returns what was left out.
+/// augmentation, penalties, DeltaBoost, DeltaNorm and WeightNorm; plain SGD of rate 1. Returns what
+/// was left out.
 /// Throws UsageError for batch normalisation, whose statistics differ between a step and a cost.
 std::vector<std::string> prepare_gradient_check(NetworkDescriptor& network);
 
