@@ -5,7 +5,9 @@
 #include "norn/base/error.h"
 #include "src/base/files.h"
 #include "src/data/contents_checksum.h"
+#include "src/nn/graph.h"
 #include "src/run/descriptor_differences.h"
+#include "src/run/model_session.h"
 #include "src/run/preparation.h"
 #include "src/run/ranks.h"
 
@@ -21,6 +23,18 @@ using Differences = std::vector<DescriptorDifference>;
 
 constexpr std::size_t kMostLines = 20;
 
+// Sizes of layers with windows follow from their sources.
+void infer_sizes(NetworkDescriptor& network) {
+  try {
+    const Graph graph = make_graph(network, shapes_without_data(network), "network");
+    for (std::size_t i = 0; i < network.layers.size(); ++i) {
+      network.layers[i].extent = graph.network.layers[i].extent;
+      network.layers[i].dimensions = graph.network.layers[i].dimensions;
+    }
+  } catch (const UsageError&) {  // none that could be trained: what differs says why
+  }
+}
+
 // What training does to a descriptor by itself: sizes from the data, a batch that fits them. What
 // no run heeds is as it was.
 void fill_in(const NetworkDescriptor& trained, const TrainOptions& options, Index examples,
@@ -34,6 +48,7 @@ void fill_in(const NetworkDescriptor& trained, const TrainOptions& options, Inde
     layer.extent = other->extent;
     layer.dimensions = other->dimensions;
   }
+  infer_sizes(network);
   ValidationDescriptor& validation = network.training.validation;
   const ValidationDescriptor& before = trained.training.validation;
   const bool none = validation.split == 0.0f && before.split == 0.0f;

@@ -113,6 +113,23 @@ class Descriptor(ProgramTest):
                 self.train("-e", "1", "--force", *first)
                 self.assertNotIn(self.TOLD, self.train("-e", "2", "--resume", *again).stderr, network)
 
+    def test_of_images_is_told_by_what_was_edited_alone(self):
+        random = np.random.default_rng(self.random.getrandbits(64))
+        images = random.integers(0, 256, (9, 7 * 6 * 3), dtype=np.uint8)
+        write_datasets(self.path("images.nc"), [("images", [7, 6, 3], images, None), ("classes", 3, [[i % 3] for i in range(9)], None)])
+        network = {"Layers": [{"Kind": "Input", "Type": "Convolutional", "N": "auto", "DataSet": "images"},
+                              {"Name": "Conv", "Type": "Convolutional", "N": 4, "Kernel": [3, 3]},
+                              {"Name": "Pool", "Type": "Pooling", "Function": "Max", "Kernel": [2, 2], "KernelStride": [2, 2]},
+                              {"Kind": "Output", "N": "auto", "DataSet": "classes", "Activation": "SoftMax"}]}
+        train = lambda *more: self.succeed("trainer", "-c", "net.json", "-i", "images.nc", "-n", "images.model.nc", *more)
+        self.write("net.json", json.dumps(network))
+        train("-e", "1")
+        self.assertNotIn(self.TOLD, train("-e", "2", "--resume").stderr)
+        network["Layers"][1]["N"] = 5
+        self.write("net.json", json.dumps(network))
+        told = train("-e", "3", "--resume").stderr
+        self.assertIn("Layers.Conv.N is [7, 6, 5], the checkpoint has [7, 6, 4]", told)
+
     def test_that_was_edited_is_told_key_by_key(self):
         self.train("-e", "3")
         network = json.loads(self.path("net.json").read_text())
