@@ -4,7 +4,10 @@
 
 #include "norn/base/error.h"
 #include "tests/support/problem.h"
+#include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
+
+#include <random>
 
 #include <gmock/gmock.h>
 
@@ -27,14 +30,15 @@ NetworkDescriptor autoencoder(const LayerActivation& hidden) {
   return network;
 }
 
-Counts check(const NetworkDescriptor& network, Index most) {
+Counts check(const NetworkDescriptor& network, Index most, const test::DataKind& inputs = {},
+             std::uint64_t seed = 3) {
   test::Problem problem;
   problem.network = network;
   problem.planned_batch = 9;
-  problem.set_data("Input", {}, 9, 5);
-  problem.set_data("Output", {}, 9, 6);
+  problem.set_data("Input", inputs, 9, seed + 2);
+  problem.set_data("Output", {}, 9, seed + 3);
   test::Engine engine(problem, Pass::training);
-  engine.network().initialise(3);
+  engine.network().initialise(seed);
   const auto before = engine.get();
   Counts counts;
   for (const CheckedGroup& group : check_gradients(engine.network(), problem.bound(), most, 1)) {
@@ -74,6 +78,28 @@ TEST(GradientCheck, GradientsOfPreparedNetworksAreSlopes) {
     EXPECT_EQ(counts.wrong, 0);
     EXPECT_GT(counts.largest, 1e-3);
     EXPECT_EQ(check(network, 20).checked, 20 + 20 + 6 + 20);
+  }
+}
+
+// Of the cost, which has a kink wherever another unit becomes the largest.
+TEST(GradientCheck, GradientsOfManyMaximaAreSlopes) {
+  if (is_on_gpu()) GTEST_SKIP() << "parameters are not in main memory";
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    NetworkDescriptor network;
+    LayerDescriptor image = test::input_layer("Input", 1);
+    image.extent = {6, 5, 3, 1};
+    image.dimensions = 3;
+    network.layers = {image,
+                      test::convolution("First", 4, 3, 1, {"Input"}),
+                      test::convolution("Second", 4, 3, 1, {"Input"}),
+                      test::pooling_layer("Larger", PoolingFunction::maxout, {"First", "Second"}),
+                      test::pooling("Largest", PoolingFunction::max, 2, 2, {"Larger"}),
+                      test::hidden_layer("Full", 5, {"Largest"}),
+                      test::output_layer("Output", 4, {"Full"}, SoftMax{})};
+    prepare_gradient_check(network);
+    EXPECT_EQ(check(network, 200, {.sparse = false}, seed + i).wrong, 0) << i;
   }
 }
 

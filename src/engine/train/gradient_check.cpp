@@ -9,6 +9,7 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -16,8 +17,9 @@ namespace norn {
 namespace {
 
 // Costs are sums of float32 values, so a step must be large enough for them to differ; over this
-// one the cost bends little.
+// one the cost bends little. Where it has kinks, as many as maxima have, steps become smaller.
 constexpr double kStep = 0.01;
+constexpr double kLeastStep = kStep / 64;
 constexpr double kTolerance = 0.02;  // of the largest gradient of a group
 constexpr double kRounding = 1e-6;   // of the cost
 
@@ -69,30 +71,44 @@ class Checker {
   Checker(Network& network, const BoundBatch& batch)
       : network_(network), batch_(batch), cost_(mean_cost()) {}
 
-  // Whether the gradient lies between the slopes on both sides: at a kink they differ.
   void check(const Group& group, Index i, double gradient, CheckedGroup& result) const {
-    float& parameter = group.at(i);
+    const double allowed = kTolerance * result.largest;
+    double difference = 0.0;
+    bool agrees = false, stay = false;  // the slopes of smaller steps
+    std::optional<Slopes> before;
+    for (double step = kStep; !agrees && !stay && step >= kLeastStep; step /= 4) {
+      const Slopes slopes = slopes_at(group.at(i), step);
+      // Rounded too: the parameter, from whose change the gradient is read.
+      const double rounding = kRounding * (std::abs(cost_) / step + std::abs(double(group.at(i))));
+      difference = std::max({slopes.low - gradient, gradient - slopes.high, 0.0});
+      agrees = difference <= allowed + rounding;
+      stay = before && std::abs(slopes.low - before->low) <= rounding &&
+             std::abs(slopes.high - before->high) <= rounding;
+      before = slopes;
+    }
+    ++result.checked;
+    result.difference = std::max(result.difference, difference);
+    if (!agrees) ++result.wrong;
+  }
+
+ private:
+  // Of the cost on both sides: at a kink they differ, and the gradient lies between them.
+  struct Slopes {
+    double low = 0.0;
+    double high = 0.0;
+  };
+  Slopes slopes_at(float& parameter, double step) const {
     const float before = parameter;
-    const auto slope = [&](double step) {
-      parameter = before + float(step);
+    const auto slope = [&](double by) {
+      parameter = before + float(by);
       const double moved = double(parameter) - double(before);
       const double value = (mean_cost() - cost_) / moved;
       parameter = before;
       return value;
     };
-    const double right = slope(kStep);
-    const double left = slope(-kStep);
-    const double low = std::min(left, right);
-    const double high = std::max(left, right);
-    const double difference = std::max({low - gradient, gradient - high, 0.0});
-    // Rounded too: the parameter, from whose change the gradient is read.
-    const double rounding = kRounding * (std::abs(cost_) / kStep + std::abs(double(before)));
-    ++result.checked;
-    result.difference = std::max(result.difference, difference);
-    if (!(difference <= kTolerance * result.largest + rounding)) ++result.wrong;
+    const double right = slope(step), left = slope(-step);
+    return {std::min(left, right), std::max(left, right)};
   }
-
- private:
   double mean_cost() const { return network_.cost(batch_).value() / double(batch_.examples); }
   Network& network_;
   const BoundBatch& batch_;
