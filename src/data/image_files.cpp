@@ -68,9 +68,9 @@ class ImageFiles final : public ImageSource {
     if (malformed_ == skip_)
       throw DataError(malformed_ == 0
                           ? fault
-                          : fmt::format("{} (as {} images before it, which `skip_malformed` {} "
-                                        "passed over)",
-                                        fault, malformed_, skip_));
+                          : fmt::format("{} (as {} before it, which `skip_malformed` {} passed "
+                                        "over)",
+                                        fault, counted(malformed_, "image"), skip_));
     if (malformed_++ == 0) log_.warning("passed over: " + fault);
   }
 

@@ -270,7 +270,7 @@ TEST(ImageImport, PassesOverSoManyDamagedImages) {
   EXPECT_THAT(import.error(), StartsWith("all/x/2.png: is no whole PNG: "));
   import.options.query.skip_malformed = 1;
   EXPECT_EQ(import.error(),
-            "all/x/3.txt: is neither PNG nor JPEG; convert it, or remove it (as 1 images before "
+            "all/x/3.txt: is neither PNG nor JPEG; convert it, or remove it (as 1 image before "
             "it, which `skip_malformed` 1 passed over)");
   import.options.query.skip_malformed = 2;
   import.warnings.clear();
