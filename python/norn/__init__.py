@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what checkers and editors see; tests/python/types_test.py c
     from .errors import (CommunicationError as CommunicationError, DataError as DataError, DeviceError as DeviceError,
                          DivergenceError as DivergenceError, Error as Error, UsageError as UsageError)
     from .history import History as History
+    from .images import Images as Images, read_images as read_images
     from .interchange import (export_onnx as export_onnx, export_safetensors as export_safetensors, import_caffe as import_caffe,
                               import_keras as import_keras, import_onnx as import_onnx, import_safetensors as import_safetensors,
                               import_torch as import_torch)
@@ -47,6 +48,7 @@ else:
         "vectors": ("Vectors",),
         "training": ("train",),
         "history": ("History",),
+        "images": ("Images", "read_images"),
         "_evaluation": ("Evaluation",),
         "callbacks": ("early_stopping", "progress", "run_folder", "checkpoints", "reset_rate", "mlflow_run", "wandb_run", "Callback",
                       "Environment",

@@ -108,9 +108,11 @@ run::ImportOptions options_of(const nb::dict& given) {
   };
   path("input", options.input);
   path("output", options.output);
+  path("target", options.target);
   path("scratch", options.scratch);
   text("name", options.name);
   text("format", options.format);
+  text("size", options.size);
   text("type", options.type);
   text("header", options.header);
   text("example_column", options.example_column);
@@ -149,11 +151,11 @@ nb::tuple read_entries(const nb::dict& settings) {
       entries.first_line_doubt);
 }
 
-void import_files(const nb::dict& settings) {
+Index import_files(const nb::dict& settings) {
   run::ImportOptions options = options_of(settings);
   options.on_progress = heed_signals;
   const nb::gil_scoped_release released;
-  run::import_files(options);
+  return run::import_files(options).malformed;
 }
 
 nb::tuple share_out(const nb::dict& settings, const Vector<std::int64_t>& row_begin,
@@ -267,7 +269,8 @@ void add_data_files(nb::module_& m) {
       nb::arg("is_names"), nb::arg("lines"), nb::arg("is_example"), nb::arg("is_feature"),
       "What to say of the first line of text in columns, or None. Of the first lines, itself among "
       "them, an example and a feature each; whether other lines have its example, or its feature.");
-  m.def("import_files", &import_files, nb::arg("settings"), "What the program importer does.");
+  m.def("import_files", &import_files, nb::arg("settings"),
+        "What the program importer does. Lines or images that were passed over.");
   m.def("share_out", &share_out, nb::arg("settings"), nb::arg("row_begin").noconvert(),
         nb::arg("columns").noconvert(), nb::arg("labels"), nb::arg("times").noconvert().none(),
         "Names of parts, whether entries are shared out, and the part of each entry or example.");
