@@ -24,6 +24,8 @@ class Evaluation(Mapping[str, float]):
     Beside them it has the attributes `examples` (with held-out units), `skipped` (examples without), `units` (of the
     catalogue), `hidden` (held-out units that were left out as seen) and `cost` (mean over the examples). `per_example` has, where
     it was asked for, by the same names float64 [users], nan for users without held-out units; of metrics that are no means nothing.
+    `confusion`, where it was asked for, is int64 [classes, classes]: examples by their true class (row) and the one that was ranked
+    first (column).
     """
 
     def __init__(self, report: Facts):
@@ -33,6 +35,7 @@ class Evaluation(Mapping[str, float]):
         self.examples: int = report["examples"]
         self.skipped: int = report["skipped"]
         self.hidden: int = report["hidden"]
+        self.confusion: NDArray[np.int64] | None = report.get("confusion")
         self.per_example: dict[str, NDArray[np.float64]] | None = report.get("per_example")
 
     def __getitem__(self, name: str) -> float:

@@ -369,14 +369,14 @@ class Recommender:
     @renamed(known="user_items")
     def evaluate(self, user_items: Matrices | tuple[Matrices, Matrices], held_out: Matrices | None = None, *,
                  k: int | Iterable[int] = (10, 20, 100), keep_seen: bool = False,
-                 per_example: bool = False, layer: str = "") -> Evaluation:
+                 per_example: bool = False, confusion: bool = False, layer: str = "") -> Evaluation:
         """How well held-out units are ranked, in the evaluator's numbers.
 
-        user_items, held_out: [users, units], what is known of users and what is to be found; or one pair of them, or a Dataset
-            with targets.
+        user_items, held_out: [users, units], what is known of users and what is to be found; one pair of them; a Dataset with targets.
         k: lengths of the lists.
         keep_seen: known units may be recommended, too.
         per_example: the metrics of each user, too, for `interval` and `difference` of what is returned.
+        confusion: how often each class was taken for which, too, where `held_out` has one for each.
         layer: of networks with several output layers.
 
         Returns an Evaluation: docs/user/metrics.md has the formulas. Raises UsageError for matrices that do not go together.
@@ -389,7 +389,7 @@ class Recommender:
         sets = _fitting.sets_of(self.network_, "data", user_items, held_out, ("user_items", "held_out"))
         lengths = [count("k", one) for one in (k if isinstance(k, Iterable) else [k])]
         return Evaluation(_core.evaluate(self.network_.model, sets, lengths, word("layer", layer), truth("keep_seen", keep_seen),
-                                         truth("per_example", per_example)))
+                                         truth("per_example", per_example), truth("confusion", confusion)))
 
     def score(self, user_items: Matrices, held_out: Matrices | None = None) -> float:
         """ndcg@20 of `evaluate`, higher is better: what scikit-learn's searches compare by.

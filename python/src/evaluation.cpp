@@ -61,12 +61,13 @@ class ExampleMetrics {
 };
 
 nb::dict evaluate(HeldModel& model, const nb::list& sets, const std::vector<Index>& top,
-                  const std::string& layer, bool keep_seen, bool per_example) {
+                  const std::string& layer, bool keep_seen, bool per_example, bool confusion) {
   run::EvaluateOptions options;
   options.sets = sets_of(sets);
   options.top = top;
   options.layer = layer;
   options.seen = keep_seen ? SeenUnits::keep : SeenUnits::leave_out;
+  options.confusion = confusion;
   SignalCheck check;
   Index examples = 0;
   options.on_batch = [&](Index, Index of) {
@@ -78,9 +79,14 @@ nb::dict evaluate(HeldModel& model, const nb::list& sets, const std::vector<Inde
     options.on_example = [&](std::string_view, Index example, const MetricsAtK& values) {
       of_examples.add(example, values);
     };
-  nb::dict report =
-      dictionary_of(model.with([&](run::Model& m) { return run::evaluate(m, options); }).model);
+  run::EvaluationReport whole =
+      model.with([&](run::Model& m) { return run::evaluate(m, options); });
+  nb::dict report = dictionary_of(whole.model);
   if (per_example) report["per_example"] = of_examples.arrays(std::size_t(examples));
+  if (whole.confusion) {
+    const auto classes = std::size_t(whole.confusion->classes);
+    report["confusion"] = array_of(std::move(whole.confusion->counts), {classes, classes});
+  }
   return report;
 }
 
@@ -88,7 +94,7 @@ nb::dict evaluate(HeldModel& model, const nb::list& sets, const std::vector<Inde
 
 void add_evaluation(nb::module_& m) {
   m.def("evaluate", &evaluate, "model"_a, "sets"_a, "top"_a, "layer"_a = "", "keep_seen"_a = false,
-        "per_example"_a = false, "The metrics of lists of these lengths.");
+        "per_example"_a = false, "confusion"_a = false, "The metrics of lists of these lengths.");
   m.def("metric_names", &metric_names, "Metrics that there are.");
 }
 

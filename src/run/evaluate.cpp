@@ -11,6 +11,7 @@
 #include "src/run/model_session.h"
 
 #include <algorithm>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -52,9 +53,11 @@ class EvaluationRun {
     if (!options_.popularity.empty()) training = open_training(more, layer.dataset);
     more.report(log_);
     if (options_.propensity) weigh_units(*training, data, layer);
-    EvaluationReport report{evaluate_model(network, data), {}};
+    if (options_.confusion) count_confusion(data, layer);
+    EvaluationReport report{evaluate_model(network, data), {}, std::move(confusion_)};
     if (training) {
       settings_.on_batch = {};
+      settings_.on_ranked = {};
       watch("popularity");
       report.popularity = evaluate_popularity(network, data, *training, settings_);
     }
@@ -78,6 +81,31 @@ class EvaluationRun {
     if (!options_.on_example) return;
     settings_.on_example = [this, ranking](Index example, const MetricsAtK& values) {
       options_.on_example(ranking, example, values);
+    };
+  }
+
+  // Which class each example is taken for: the unit that is ranked first.
+  void count_confusion(const DataBinding& data, const LayerDescriptor& layer) {
+    const DatasetInfo& target = data.set_of(settings_.output_layer).info();
+    const Index classes = std::max(target.width(), settings_.units);
+    if (classes > kMostConfused)
+      throw UsageError(fmt::format(
+          "`confusion`: layer \"{}\" has {} units, and a table has at most {}; leave it "
+          "out, or name a layer of classes with `layer`",
+          layer.name, classes, kMostConfused));
+    confusion_ = {classes, std::vector<std::int64_t>(std::size_t(classes * classes)),
+                  data.unit_labels()[std::size_t(settings_.output_layer)]};
+    settings_.on_ranked = [this, where = place(target), example = Index(-1)](
+                              std::span<const Index> ranked,
+                              std::span<const Column> held_out) mutable {
+      ++example;
+      if (held_out.size() > 1)
+        throw DataError(
+            fmt::format("{}: example {} has {} units, and `confusion` is of one class "
+                        "an example; leave it out",
+                        where, example, held_out.size()));
+      if (held_out.empty() || ranked.empty()) return;
+      ++confusion_->counts[std::size_t(Index(held_out[0]) * confusion_->classes + ranked[0])];
     };
   }
 
@@ -147,6 +175,7 @@ class EvaluationRun {
   const ModelInfo& info_;
   Log log_;
   EvaluationSettings settings_;
+  std::optional<ConfusionMatrix> confusion_;
   std::vector<std::unique_ptr<Dataset>> excluded_;
 };
 

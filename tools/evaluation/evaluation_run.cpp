@@ -47,6 +47,10 @@ void EvaluatorOptions::add_to(CommandLine& line) {
   line.choice("--format", "", {"table", "json"}, format, "of the metrics on stdout");
   line.option("--per-example", "", "FILE", per_example,
               "also write the metrics of each example: a line for each K, with tabs between");
+  line.option(
+      "--confusion", "", "FILE", confusion_file,
+      "of examples of one class each: also write which class was taken for which, a row for "
+      "each true class and a column for each that was ranked first, with tabs between");
   run.add_to(line);
 }
 
@@ -54,6 +58,10 @@ void EvaluatorOptions::check(OptionFaults& faults) const {
   run.check(faults);
   if (propensity && popularity.empty())
     faults.fail("--propensity counts units in the training data: give them with --popularity");
+  if (!per_example.empty() && per_example.lexically_normal() == confusion_file.lexically_normal())
+    faults.fail(
+        fmt::format("--per-example and --confusion are both {}; give each a file of its own",
+                    confusion_file.string()));
   faults.require_at_least<Index>(1, "--batch", batch);
 }
 
@@ -67,6 +75,8 @@ CommandLine evaluator_command_line(EvaluatorOptions& options) {
   line.example("evaluator --model model.nc --data test.nc --popularity train.nc",
                "Beside what plain popularity reaches");
   line.example("evaluator --model model.nc --data test.nc --format json", "For scripts");
+  line.example("evaluator --model model.nc --data test.nc --top 1,5 --confusion classes.tsv",
+               "A classifier: the share that is right, and what is taken for what");
   line.remark(
       "All units are ranked; units that an example's input holds are left out when the input is as "
       "wide as the output. Means are over the examples with held-out units. docs/user/metrics.md "
@@ -104,6 +114,8 @@ int run_evaluation(const EvaluatorOptions& options, MpiSession& session) {
   read.insert(read.end(), settings.exclude.begin(), settings.exclude.end());
   read.insert(read.end(), {options.model, settings.popularity, settings.features});
   require_apart(read, options.per_example);
+  require_apart(read, options.confusion_file);
+  settings.confusion = !options.confusion_file.empty();
   if (options.keep_seen) settings.seen = SeenUnits::keep;
   Console console("evaluator", session.rank(), options.run.level());
   run::Model model(options.model,
@@ -118,6 +130,8 @@ int run_evaluation(const EvaluatorOptions& options, MpiSession& session) {
   };
   std::optional<ExampleTable> table;
   if (session.rank() == 0 && !options.per_example.empty()) table.emplace(options.per_example);
+  std::optional<AtomicFile> confusion;
+  if (session.rank() == 0 && settings.confusion) confusion.emplace(options.confusion_file);
   if (table)
     settings.on_example = [&](std::string_view ranking, Index example, const MetricsAtK& values) {
       table->add(ranking, example, values);
@@ -125,6 +139,10 @@ int run_evaluation(const EvaluatorOptions& options, MpiSession& session) {
   const run::EvaluationReport report = run::evaluate(model, settings);
   if (session.rank() != 0) return 0;
   if (table) table->commit();
+  if (confusion) {
+    confusion->write(confusion_table(report.confusion.value()));
+    confusion->commit();
+  }
   std::vector<std::string> names = {"model"};
   std::vector<Evaluation> evaluations = {report.model};
   if (report.popularity) {

@@ -23,6 +23,7 @@ struct EvaluatorOptions : run::EvaluateOptions {
   bool trust_index = false;
   std::string format = "table";
   std::filesystem::path per_example;
+  std::filesystem::path confusion_file;
   Index batch = 1024;
   RunOptions run;
 
@@ -44,6 +45,10 @@ std::string evaluation_table(const std::vector<std::string>& names,
                              const std::vector<Evaluation>& evaluations);
 std::string evaluation_json(const std::vector<std::string>& names,
                             const std::vector<Evaluation>& evaluations);
+
+/// A row for each true class and a column for each that examples were taken for, with tabs between
+/// and the classes' labels in front and above; numbers where there are none.
+std::string confusion_table(const ConfusionMatrix& matrix);
 
 /// Values of single examples as lines of text with tabs between, the first of which names the
 /// columns: ranking, example, K, and the metrics that are means over examples. Numbers are written

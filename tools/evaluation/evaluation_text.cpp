@@ -62,6 +62,25 @@ std::string evaluation_json(const std::vector<std::string>& names,
   return value.text();
 }
 
+std::string confusion_table(const ConfusionMatrix& matrix) {
+  std::vector<std::string> labels;
+  if (matrix.labels.has_words()) {
+    const LabelList list = matrix.labels.list();
+    for (Index i = 0; i < std::min(list.size(), matrix.classes); ++i) labels.emplace_back(list[i]);
+  }
+  for (Index i = Index(labels.size()); i < matrix.classes; ++i) labels.push_back(std::to_string(i));
+  std::string text = "true";
+  for (const std::string& label : labels) text += "\t" + label;
+  text += '\n';
+  for (Index row = 0; row < matrix.classes; ++row) {
+    text += labels[std::size_t(row)];
+    for (Index i = 0; i < matrix.classes; ++i)
+      text += fmt::format("\t{}", matrix.counts[std::size_t(row * matrix.classes + i)]);
+    text += '\n';
+  }
+  return text;
+}
+
 void ExampleTable::add(std::string_view ranking, Index example, const MetricsAtK& values) {
   const auto for_each = [&](const auto& visit) {
     values.for_each([&](const MetricInfo& metric, double value) {

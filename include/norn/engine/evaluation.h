@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "norn/data/label_table.h"
 #include "norn/engine/metric.h"
 
+#include <cstdint>
 #include <vector>
 
 /// How well units are ranked.
@@ -12,6 +14,14 @@ namespace norn {
 enum class SeenUnits {
   leave_out,  ///< those of sparse inputs as wide as the held-out set are never recommended
   keep
+};
+
+/// How often examples of one class were taken for another: the unit that is ranked first is what an
+/// example is taken for.
+struct ConfusionMatrix {
+  Index classes = 0;
+  std::vector<std::int64_t> counts;  ///< [classes x classes], a row for each true class
+  LabelTable labels;                 ///< of the classes, where they are known
 };
 
 struct Evaluation {

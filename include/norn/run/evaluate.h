@@ -16,6 +16,8 @@
 /// How well a model ranks held-out units. docs/user/metrics.md defines the metrics.
 namespace norn::run {
 
+inline constexpr Index kMostConfused = 5000;
+
 struct EvaluateOptions {
   // Sets that the model's layers name: inputs, and the held-out units as outputs.
   std::vector<std::filesystem::path> data = {};
@@ -30,6 +32,9 @@ struct EvaluateOptions {
   std::filesystem::path features = {};  ///< index of the output: units beyond it are no candidates
   /// Numbers a and b of propensities, for metrics that count rare units more; with `popularity`.
   std::optional<std::pair<double, double>> propensity = {};
+  /// Also count which class the examples of each were taken for. An output layer has at most
+  /// kMostConfused units then, and no example more than one.
+  bool confusion = false;
   /// Examples done so far, of so many; may throw to end it.
   std::function<void(Index done, Index examples)> on_batch = {};
   /// The metrics of one example, for each K: what is no mean over examples is NaN. Examples without
@@ -41,6 +46,7 @@ struct EvaluateOptions {
 struct EvaluationReport {
   Evaluation model;
   std::optional<Evaluation> popularity;
+  std::optional<ConfusionMatrix> confusion;  ///< of the model
 };
 
 /// Every rank calls it and has the report. Throws UsageError and DataError.

@@ -84,6 +84,7 @@ class Evaluator {
         gather(bound, *loaded, bound_sets);
         rank(bound, excluded_.view(units_), [&](Index r, std::span<const Index> ranked) {
           metrics.add(ranked, held_out_.columns(r));
+          if (settings_.on_ranked) settings_.on_ranked(ranked, held_out_.columns(r));
         });
       }
       if (cost) total.add(cost(bound));

@@ -5,6 +5,7 @@
 #include "src/engine/data/data_binding.h"
 
 #include <functional>
+#include <span>
 #include <vector>
 
 /// Ranking metrics of a network, or of plain popularity, on held-out units.
@@ -22,6 +23,8 @@ struct EvaluationSettings {
   std::function<void(Index examples)> on_batch;  ///< examples done so far; may be empty
   /// RankingMetrics::watch(); may be empty.
   std::function<void(Index example, const MetricsAtK& values)> on_example;
+  /// Every example with its ranked units, best first, and its held-out units; may be empty.
+  std::function<void(std::span<const Index> ranked, std::span<const Column> held_out)> on_ranked;
   std::vector<double> gains;  ///< for RankingMetrics::set_gains(), of every candidate; may be empty
 };
 
