@@ -31,6 +31,12 @@ seed_corpus() {
     label_index_fuzz)
       printf 'bread\t1\nmilk\t0\nsoap \t2\r\n' > "$folder/index"
       ;;
+    image_fuzz)
+      PYTHONPATH=tests/integration /usr/bin/python3 -B -c 'import sys, numpy, image_files as files
+for name, data in (("grey", files.png(numpy.ones((5, 9), "u1"))), ("colour", files.png(numpy.ones((5, 9, 3), "u1"))),
+                   ("jpeg", files.jpeg(numpy.arange(6).reshape(2, 3)))):
+    open(f"{sys.argv[1]}/{name}", "wb").write(data)' "$folder"
+      ;;
     seal_fuzz)
       # No run of elements, the checksum of a count of 0, and the mark; and one run that covers all.
       printf 'header\0\0\0\0\0\0\0\0\0\0\0\0NornSeal' > "$folder/empty"
