@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT / "tests/integration"))
 from norn_files import write_datasets  # noqa: E402
 
 PEER = ROOT / "tests/bench/peers/pytorch_images.py"
-ADAM = ["--optimizer", "Adam", "--rate", "0.001", "--batch", "128", "--lambda", "0.0001"]
+ADAM = ["--optimizer", "Adam", "--rate", "0.001", "--lambda", "0.0001"]
 
 
 class Case(typing.NamedTuple):
@@ -38,13 +38,15 @@ class Case(typing.NamedTuple):
     data: str
     names: tuple        # of the data sets
     epochs: int         # to learn
+    learnt: list        # options to learn with
     images: int | None  # to be timed with; None: all
     timed: list         # options to be timed with
 
 
 NETWORKS = {
-    "strawman": Case("configs/dsstne/strawman.json", ADAM, "cifar100_subset", ("input", "output"), 10, 1280, ["--batch", "256"]),
-    "mnist": Case("configs/recipes/mnist.json", [], "mnist", ("digits_input", "digits_output"), 10, None, []),
+    "strawman": Case("configs/dsstne/strawman.json", ADAM, "cifar100_subset", ("input", "output"), 10, ["--batch", "128"], 1280,
+                     ["--batch", "256"]),
+    "mnist": Case("configs/recipes/mnist.json", [], "mnist", ("digits_input", "digits_output"), 10, [], None, []),
 }
 TIMED_EPOCHS = 3  # of a run; the first does not count
 
@@ -188,7 +190,7 @@ def main():
         case = NETWORKS[name]
         with tempfile.TemporaryDirectory() as folder:
             data = Data(case.data, case.names, args.data, pathlib.Path(folder))
-            norn = Norn(case.network, case.options + (case.timed if args.what == "speed" else []), pathlib.Path(folder))
+            norn = Norn(case.network, case.options + (case.timed if args.what == "speed" else case.learnt), pathlib.Path(folder))
             (measure_accuracy if args.what == "accuracy" else measure_speed)(args, name, norn, data, norn.descriptor)
 
 
