@@ -300,13 +300,14 @@ void check_augmentation(const Graph& graph, const std::vector<DatasetShape>& dat
           size, dataset->name, extent_text(dataset->extent.data(), dataset->dimensions)));
       continue;
     }
-    for (int axis = 0; axis < image_axes(graph, int(i)); ++axis)
-      if (const Index width = layer.extent[std::size_t(axis)];
-          layer.augment.crop >= width && (axis == 0 || width > 1))
-        fail(
-            fmt::format("Crop {} would move images of {} units along {} out of sight: N is {}; "
-                        "give Crop less than {}",
-                        layer.augment.crop, width, "xy"[axis], size, width));
+    // The narrower of the axes along which they move; one of a single unit stays.
+    const std::size_t axis =
+        image_axes(graph, int(i)) > 1 && layer.extent[1] > 1 && layer.extent[1] < layer.extent[0];
+    if (const Index width = layer.extent[axis]; layer.augment.crop >= width)
+      fail(
+          fmt::format("Crop {} would move images of {} units along {} out of sight: N is {}; "
+                      "give Crop less than {}",
+                      layer.augment.crop, width, "xy"[axis], size, width));
   }
 }
 

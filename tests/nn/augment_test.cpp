@@ -42,10 +42,11 @@ TEST(Augment, IsForDenseDataAndMovesByLessThanTheirSize) {
   EXPECT_EQ(with(R"("N": [9, 5])", R"({"Crop": 5})"),
             "net:1: layer \"Input0\": Augment Crop 5 would move images of 5 units along y out of "
             "sight: N is 9 x 5; give Crop less than 5");
+  EXPECT_EQ(with(R"("N": [5, 9])", R"({"Crop": 9})"),
+            "net:1: layer \"Input0\": Augment Crop 9 would move images of 5 units along x out of "
+            "sight: N is 5 x 9; give Crop less than 5");
   EXPECT_EQ(with(images, R"({"Crop": 32})"),
             "net:1: layer \"Input0\": Augment Crop 32 would move images of 32 units along x out of "
-            "sight: N is 32 x 32 x 3; give Crop less than 32\n"
-            "net:1: layer \"Input0\": Augment Crop 32 would move images of 32 units along y out of "
             "sight: N is 32 x 32 x 3; give Crop less than 32");
   EXPECT_EQ(with(R"("N": [9, 5], "Type": "Convolutional")", R"({"Crop": 5})",
                  R"({"N": 4, "Type": "Convolutional", "Kernel": 3}, {"N": 2})"),

@@ -22,6 +22,7 @@ def test_counts_of_classes_are_those_of_the_best_units(draw):
     assert abs(np.trace(expected) / users - report["precision@1"]) < 1e-12
     assert model.evaluate(marks, held, k=1).confusion is None
     two = held.tolil()
+    two[3] = 0
     two[3, :2] = 1
     with pytest.raises(norn.DataError, match="example 3 has 2 units, and `confusion` is of one class an example"):
         model.evaluate(marks, two.tocsr(), k=1, confusion=True)
