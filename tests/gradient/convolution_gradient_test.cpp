@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cost and gradients of networks with Convolutional layers, of windows drawn at random.
+#include "tests/gradient/window_draw.h"
 #include "tests/support/gradient_check.h"
 
 #include <algorithm>
@@ -10,33 +11,17 @@
 namespace norn::test {
 namespace {
 
-class Draw {
+class Draw : public WindowDraw {
  public:
-  explicit Draw(std::uint64_t seed) : random_(seed) {}
-  Index upto(Index most) { return Index(1 + random_() % std::uint64_t(most)); }
-  bool coin() { return random_() % 2 == 0; }
+  using WindowDraw::WindowDraw;
 
-  LayerDescriptor image(int axes) {
-    LayerDescriptor layer = input_layer("In", 1);
-    layer.extent = {1, 1, 1, 1};
-    for (int a = 0; a < axes; ++a) layer.extent[std::size_t(a)] = upto(axes < 3 ? 8 : 4);
-    layer.extent[std::size_t(axes)] = upto(3);
-    layer.dimensions = axes + 1;
-    return layer;
-  }
   LayerDescriptor convolution(const std::string& name, int axes, std::vector<std::string> sources) {
     LayerDescriptor layer = hidden_layer(
         name, 2 * upto(3) - 1, std::move(sources),
         coin() ? LayerActivation(Activation(Tanh{})) : LayerActivation(Activation(Sigmoid{})));
     layer.type = LayerType::convolutional;
-    layer.kernel_dimensions = axes;
-    for (int a = 0; a < axes; ++a) {
-      layer.stride[std::size_t(a)] = coin() ? 1 : 1 + upto(3);
-      const bool same = layer.stride[std::size_t(a)] == 1;
-      layer.kernel[std::size_t(a)] = same ? 2 * upto(3) - 1 : upto(5);
-    }
     if (coin()) layer.dropout = 0.3f;
-    return layer;
+    return windows(layer, axes);
   }
   // One that gives as many places as it reads.
   LayerDescriptor convolution_of(const LayerDescriptor& source, const std::string& name,
@@ -50,9 +35,6 @@ class Draw {
     }
     return layer;
   }
-
- private:
-  std::mt19937_64 random_;
 };
 
 TEST(ConvolutionGradient, AgreesWithFloat64) {

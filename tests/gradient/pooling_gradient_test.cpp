@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Cost and gradients of networks with Pooling layers of every function, behind data, convolutions,
 // other poolings and layers by unit.
+#include "tests/gradient/window_draw.h"
 #include "tests/support/gradient_check.h"
 
 #include <random>
@@ -10,29 +11,10 @@
 namespace norn::test {
 namespace {
 
-class Draw {
+class Draw : public WindowDraw {
  public:
-  explicit Draw(std::uint64_t seed) : random_(seed) {}
-  Index upto(Index most) { return Index(1 + random_() % std::uint64_t(most)); }
-  bool coin() { return random_() % 2 == 0; }
+  using WindowDraw::WindowDraw;
 
-  LayerDescriptor image(int axes) {
-    LayerDescriptor layer = input_layer("In", 1);
-    layer.extent = {1, 1, 1, 1};
-    for (int a = 0; a < axes; ++a) layer.extent[std::size_t(a)] = upto(axes < 3 ? 8 : 4);
-    layer.extent[std::size_t(axes)] = upto(4);
-    layer.dimensions = axes + 1;
-    return layer;
-  }
-  LayerDescriptor windows(LayerDescriptor layer, int axes) {
-    layer.kernel_dimensions = axes;
-    for (int a = 0; a < axes; ++a) {
-      layer.stride[std::size_t(a)] = coin() ? 1 : 1 + upto(3);
-      const bool same = layer.stride[std::size_t(a)] == 1;
-      layer.kernel[std::size_t(a)] = same ? 2 * upto(3) - 1 : upto(5);
-    }
-    return layer;
-  }
   LayerDescriptor convolution(const std::string& name, int axes, std::vector<std::string> sources) {
     LayerDescriptor layer =
         hidden_layer(name, upto(6), std::move(sources), LayerActivation(Activation(Tanh{})));
@@ -55,9 +37,6 @@ class Draw {
   LocalResponseNormalization lrn() {
     return {float(upto(3)), int(upto(6)), 0.1f * float(upto(20)), 0.25f * float(upto(4))};
   }
-
- private:
-  std::mt19937_64 random_;
 };
 
 testing::AssertionResult agrees(Problem problem, Draw& draw, std::uint64_t seed) {
