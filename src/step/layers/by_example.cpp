@@ -96,7 +96,7 @@ void convolve(State& state, int layer, const OwnRows& own, MatrixView<float> z) 
   if (z.empty()) return;
   for (std::size_t c = 0; c < unit.connections.size(); ++c)
     state.kernels().convolution->forward(state.facts.window(state.edge_of(layer, c)),
-                                         rows_of(state, unit.source_layers[c], own).values,
+                                         rows_of(state, unit.source_layers[c], own.examples).values,
                                          unit.connections[c].weights().values(), z, Existing::add);
 }
 
@@ -107,7 +107,7 @@ void multiply(State& state, int layer, const OwnRows& own, MatrixView<float> z) 
     const MatrixView<float> part = z.row_range(rows.begin, rows.count());
     for (std::size_t c = 0; c < unit.connections.size(); ++c) {
       const DenseOperand x =
-          rows_of(state, unit.source_layers[c], own).row_range(rows.begin, rows.count());
+          rows_of(state, unit.source_layers[c], own.examples).row_range(rows.begin, rows.count());
       const DenseOperand w = unit.connections[c].operand(unit.mine());
       if (c == 0)
         compute.forward_products().affine(x, w, unit.bias.value.view(), part);
@@ -250,7 +250,7 @@ void update_weights(State& state, int layer, std::size_t c, const OwnRows& own) 
   Compute& compute = state.compute();
   ExampleRoom& room = state.room<ExampleRoom>(layer);
   const WeightStep step = state.weight_step();
-  const DenseOperand x = rows_of(state, unit.source_layers[c], own);
+  const DenseOperand x = rows_of(state, unit.source_layers[c], own.examples);
   Weights& weights = unit.connections[c].weights();
   const Index sources = weights.shape().sources;
   const MatrixView<float> d = unit.examples_of(unit.deltas, own.count());

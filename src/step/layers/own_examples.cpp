@@ -18,10 +18,10 @@ OwnRows own_rows(const StepFacts& facts, int layer, Index examples) {
   return own;
 }
 
-DenseOperand rows_of(State& state, int source, const OwnRows& own) {
+DenseOperand rows_of(State& state, int source, Range own) {
   if (state.units[source] && state.facts.by_example(source))
     return state.units[source]->examples_of(state.units[source]->activations, own.count());
-  return state.output_of(source).dense.row_range(own.examples.begin, own.count());
+  return state.output_of(source).dense.row_range(own.begin, own.count());
 }
 
 MatrixView<float> place_to_send(State& state, int edge, Range own) {

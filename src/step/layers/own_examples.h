@@ -20,7 +20,7 @@ struct OwnRows {
 OwnRows own_rows(const StepFacts& facts, int layer, Index examples);
 
 /// What a source gives for the own examples, [own x units]: as it stands on this rank.
-DenseOperand rows_of(State& state, int source, const OwnRows& own);
+DenseOperand rows_of(State& state, int source, Range own);
 
 /// Where the part of a source's delta that comes through an edge is made, [own x units] in the
 /// order of rows_of(); send() then takes it to the source.

@@ -92,7 +92,8 @@ class Part {
 
   PoolingSource source_of(int edge) const {
     const int source = state_.facts.edge(edge).source;
-    if (by_example()) return {state_.facts.window(edge), rows_of(state_, source, own_).values};
+    if (by_example())
+      return {state_.facts.window(edge), rows_of(state_, source, own_.examples).values};
     MatrixView<const float> x = state_.output_of(source).dense.values;
     if (!compares(state_.facts, layer_)) x = x.columns(units_.begin, units_.count());
     Window all;

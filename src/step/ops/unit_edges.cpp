@@ -25,12 +25,7 @@ void for_edges_of_rows(State& state, int layer, Range rows, const Body& body) {
   const std::vector<int>& edges = state.facts.unit_edges(layer);
   for (std::size_t i = 0; i < edges.size(); ++i) {
     const UnitEdge edge{state.facts.edge(edges[i]), int(i)};
-    const int source = edge.edge.source;
-    MatrixView<const float> x;
-    if (UnitLayer* const unit = state.units[source].get(); unit && state.facts.by_example(source))
-      x = unit->examples_of(unit->activations, rows.count());
-    else
-      x = state.output_of(source).dense.values.row_range(rows.begin, rows.count());
+    const MatrixView<const float> x = rows_of(state, edge.edge.source, rows).values;
     std::visit([&](auto& room) { body(edge, room, x); }, state.unit_edges[layer][i]);
   }
 }
