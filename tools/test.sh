@@ -48,6 +48,21 @@ configure() {
   cmake --preset "$1" "${launcher[@]}" "${@:2}" | tail -n 4
 }
 
+# suite OPTION...: of ctest. What failed tests printed last is printed again at the end, where it is found.
+suite() {
+  ctest "$@" && return
+  local folder
+  folder=$(ls -dt build/*/Testing/Temporary | head -n 1)
+  awk -F: 'NR == FNR { failed[$2] = 1; next }
+           / Test: / { at = 0; name = $0; sub(/.* Test: /, "", name) }
+           { line[++at] = $0 }
+           /^"?.* end time: / && name in failed {
+             print "\n== failed: " name
+             for (i = at > 80 ? at - 80 : 1; i < at; ++i) print line[i]
+           }' "$folder/LastTestsFailed.log" "$folder/LastTest.log"
+  return 1
+}
+
 heading "dependencies"
 tools/install_dependencies.sh
 tools/dev/python_venv.sh
@@ -59,14 +74,16 @@ if [ "$ranks_only" = yes ]; then
   heading "build and test: ranks in the preset asan"
   configure asan
   cmake --build --preset asan -j "$jobs" --target trainer predictor evaluator importer communicator_mpi_test failing_calls
-  exec ctest --preset asan -L '^(ranks|mpi)$' -j 1  # one after the other: several ranks share the cores in each
+  suite --preset asan -L '^(ranks|mpi)$' -j 1  # one after the other: several ranks share the cores in each
+  exit
 fi
 
 if [ "$shard_only" = yes ]; then
   heading "build and test: the layers that read files, under sanitizers"
   configure shard
   cmake --build --preset shard -j "$jobs" --target base_test tensor_test data_test
-  exec ctest --preset shard -R '^(base|tensor|data)\.' -E ImporterProgram -j "$jobs"  # the program is not built
+  suite --preset shard -R '^(base|tensor|data)\.' -E ImporterProgram -j "$jobs"  # the program is not built
+  exit
 fi
 
 heading "build: preset cpu"
@@ -78,7 +95,7 @@ if [ "$sanitizers" = yes ]; then
     heading "build and test: preset $preset"
     configure "$preset"
     cmake --build --preset "$preset" -j "$jobs"
-    ctest --preset "$preset" -j "$jobs"
+    suite --preset "$preset" -j "$jobs"
   done
 fi
 
@@ -91,7 +108,7 @@ if [ -n "$nvcc" ]; then
   if nvidia-smi -L > /dev/null 2>&1; then
     heading "test: preset cuda"
     cmake --build --preset cuda -j "$jobs"
-    ctest --preset cuda -L gpu -j 1
+    suite --preset cuda -L gpu -j 1
   else
     echo "no GPU here: the CUDA side was compiled, its tests were not run"
   fi
@@ -100,4 +117,4 @@ else
 fi
 
 heading "test: preset cpu"
-ctest --preset "$tests" -j "$jobs"
+suite --preset "$tests" -j "$jobs"
