@@ -15,7 +15,7 @@
 namespace norn {
 
 struct BatchLoader::State {
-  std::vector<Dataset*> sets;
+  std::vector<BatchSource> sets;
   BatchOrder order;
   Index epoch;
   Index number;
@@ -24,7 +24,7 @@ struct BatchLoader::State {
   std::vector<Index> examples = {};  // of the epoch, in its order
   Prefetched<LoadedBatch> batches;   // last: its thread uses all of this
 
-  State(std::vector<Dataset*> all, const BatchOrder& each, Index first_epoch, Index first_batch,
+  State(std::vector<BatchSource> all, const BatchOrder& each, Index first_epoch, Index first_batch,
         Index end, int depth, BatchChange what)
       : sets(std::move(all)),
         order(each),
@@ -47,20 +47,26 @@ struct BatchLoader::State {
     const Index first = number * order.batch();
     const Index count = std::min(order.batch(), order.examples() - first);
     const std::span<const Index> chosen{examples.data() + first, std::size_t(count)};
-    for (std::size_t i = 0; i < sets.size(); ++i) sets[i]->gather(chosen, batch.sets[i]);
+    batch.example.assign(chosen.begin(), chosen.end());
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+      const Range part = sets[i].read ? sets[i].read(count) : Range{0, count};
+      const auto own = chosen.begin() + part.begin;
+      sets[i].set->gather({own, own + part.count()}, batch.sets[i]);
+      batch.sets[i].first = part.begin;
+    }
     if (change) change(batch);
     ++number;
     return true;
   }
 };
 
-BatchLoader::BatchLoader(std::vector<Dataset*> sets, const BatchOrder& order, Index first_epoch,
+BatchLoader::BatchLoader(std::vector<BatchSource> sets, const BatchOrder& order, Index first_epoch,
                          Index first_batch, Index last_epoch, int depth, BatchChange change) {
   require(!sets.empty(), "BatchLoader: at least one data set");
   require(depth >= 1, "BatchLoader: a depth of at least 1");
   require(first_epoch >= 0 && first_batch >= 0 && first_batch <= order.batches(),
           "BatchLoader: a start within the epoch");
-  for (const Dataset* set : sets) {
+  for (const auto& [set, read] : sets) {
     if (set->info().examples != order.examples()) {
       throw DataError(
           fmt::format("{} has {} examples where {} are expected; every data set of a network "

@@ -2,10 +2,12 @@
 #pragma once
 
 #include "src/data/dataset.h"
+#include "src/tensor/block_partition.h"
 
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 /// The order of examples, and prefetched batches.
@@ -29,10 +31,22 @@ class BatchOrder {
   std::uint64_t seed_;
 };
 
+/// Of a step with so many examples, those that are read. Empty: all.
+using ExamplesRead = std::function<Range(Index examples)>;
+
+/// A data set, and what is read of it.
+struct BatchSource {
+  // NOLINTNEXTLINE(google-explicit-constructor): all of a set is what is usually read
+  BatchSource(Dataset* all, ExamplesRead part = {}) : set(all), read(std::move(part)) {}
+  Dataset* set;
+  ExamplesRead read;
+};
+
 /// One step's examples from every data set.
 struct LoadedBatch {
   Index epoch = 0;
   Index number = 0;             ///< within the epoch
+  std::vector<Index> example;   ///< their numbers in the data sets
   std::vector<HostBatch> sets;  ///< in the order of the data sets given
 };
 
@@ -46,7 +60,7 @@ class BatchLoader {
   static constexpr int kUsualDepth = 2;
   /// Starts at batch `first_batch` of epoch `first_epoch` and goes on to the end of epoch
   /// `last_epoch` - 1. `change`, if any, is called on the thread.
-  BatchLoader(std::vector<Dataset*> sets, const BatchOrder& order, Index first_epoch,
+  BatchLoader(std::vector<BatchSource> sets, const BatchOrder& order, Index first_epoch,
               Index first_batch, Index last_epoch, int depth = kUsualDepth,
               BatchChange change = {});
   ~BatchLoader();

@@ -73,9 +73,11 @@ struct StoredRows {
   MatrixView<const float> dense;
 };
 
-/// The examples of one step, in host memory: indexing, element type and order are resolved.
+/// The examples of one step, or a part of them, in host memory: indexing, element type and order
+/// are resolved.
 struct HostBatch {
   Index examples = 0;
+  Index first = 0;  ///< which example of the step the first one is: a part may be here
   Index width = 0;
   bool is_sparse = true;
   CsrBuffer sparse;            ///< columns ascend within a row

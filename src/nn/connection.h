@@ -43,11 +43,13 @@ struct DeviceTraits {
 DeviceTraits traits_of(const Compute& compute);
 
 /// What a layer hands to the layers that it feeds: its whole width, for every example of the batch.
+/// Of an input by example the rows of a rank's own examples may be all that there are.
 struct LayerOutput {
   bool is_sparse = false;
   DenseOperand dense;                           ///< [B x N], when not sparse
   CsrView sparse;                               ///< [B x N], when sparse
   const TransposedBatch* transposed = nullptr;  ///< of sparse, in training
+  Index first = 0;                              ///< which example the first row is of
   Index examples() const { return is_sparse ? sparse.rows : dense.rows(); }
 };
 

@@ -35,7 +35,8 @@ GradientCheck check_gradients(const TrainOptions& given, Index most) {
                   training.batch, Pass::training);
   network.initialise(training.seed);
   weigh_features(network, *data);
-  BatchLoader loader(data->sets(), BatchOrder(data->examples(), training.batch, false, 0), 0, 0, 1);
+  BatchLoader loader(data->sources(), BatchOrder(data->examples(), training.batch, false, 0), 0, 0,
+                     1);
   const BoundBatch bound = data->bind(*loader.next());
   result.groups = norn::check_gradients(network, bound, most, training.seed);
   return result;

@@ -123,6 +123,7 @@ Recommendations recommend(Model& model, const RecommendOptions& options) {
   FilterRows excluded(options.excluded, "`excluded`", width, requests->examples());
   FilterRows factors(options.factors, "`factors`", width, requests->examples());
   Network& network = ModelAccess::network(model, requests->shapes());
+  requests->read_for(network);
   require_layer(network, layer, false);
   Predictor predictor(network, layer, options.k, units);
   Recommendations all;
@@ -151,6 +152,7 @@ Embeddings embed(Model& model, const RecommendOptions& options) {
   plain.exclude_seen = false;
   const auto requests = open_requests(model, plain, layer, model_units);
   Network& network = ModelAccess::network(model, requests->shapes());
+  requests->read_for(network);
   require_layer(network, layer, true);
   Embeddings all;
   all.units = ModelAccess::info(model).network.layers[std::size_t(layer)].units();

@@ -16,15 +16,17 @@ DatasetRequests::DatasetRequests(const DatasetRequestSettings& settings)
     : settings_(settings),
       data_(*settings.network, sources_of(settings), DataBinding::Layers::inputs_only),
       labels_(data_.example_labels()),
-      loader_(data_.sets(), BatchOrder(data_.examples(), settings.batch, false, 0), 0, 0, 1) {}
+      sources_(data_.sources()) {}
 
 bool DatasetRequests::next(RequestBatch& batch) {
   batch.labels.clear();
   batch.seen.clear();
-  const LoadedBatch* loaded = loader_.next();
+  if (!loader_)
+    loader_.emplace(sources_, BatchOrder(data_.examples(), settings_.batch, false, 0), 0, 0, 1);
+  const LoadedBatch* loaded = loader_->next();
   if (!loaded) return false;
   batch.bound = data_.bind(*loaded);
-  for (Index example : loaded->sets.front().example)
+  for (Index example : loaded->example)
     batch.labels.push_back(labels_.empty() ? std::to_string(example)
                                            : labels_[std::size_t(example)]);
   if (settings_.tell_seen) gather_seen(batch);

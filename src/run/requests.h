@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,8 @@ class DatasetRequests final : public RequestSource {
   explicit DatasetRequests(const DatasetRequestSettings& settings);
   bool next(RequestBatch& batch) override;
   void report(const Log&) const override {}
+  /// From the first batch on this rank reads no more than the network's part of it looks at.
+  void read_for(const Network& network) { sources_ = data_.sources_for(network); }
   std::vector<DatasetShape> shapes() const { return data_.shapes(); }
   Index examples() const { return data_.examples(); }
 
@@ -55,7 +58,8 @@ class DatasetRequests final : public RequestSource {
   DatasetRequestSettings settings_;
   DataBinding data_;
   std::vector<std::string> labels_;
-  BatchLoader loader_;
+  std::vector<BatchSource> sources_;
+  std::optional<BatchLoader> loader_;  // from the first batch on
 };
 
 /// Calls answer(batch) for all requests and returns how many examples there were. The communicator

@@ -9,6 +9,7 @@ namespace norn {
 void DeviceBatch::load(const Context& context, const HostBatch& batch) {
   view_ = BatchView();
   view_.examples = batch.examples;
+  view_.first = batch.first;
   view_.width = batch.width;
   view_.is_sparse = batch.is_sparse;
   view_.weight = {batch.weight.data(), Index(batch.weight.size())};

@@ -13,6 +13,7 @@ namespace norn {
 /// One data set's part of a batch.
 struct BatchView {
   Index examples = 0;
+  Index first = 0;  ///< as HostBatch has it
   Index width = 0;
   bool is_sparse = true;
   CsrView sparse;

@@ -4,6 +4,8 @@
 
 #include "norn/base/error.h"
 
+#include <algorithm>
+
 namespace norn {
 namespace {
 
@@ -17,11 +19,12 @@ SparseKernels& sparse_kernels(const Kernels& kernels) {
 
 }  // namespace
 
-InputLayer::InputLayer(const LayerDescriptor& descriptor, int number, bool sparse, float denoising,
-                       Buffer<float>& feature_weights)
+InputLayer::InputLayer(const LayerDescriptor& descriptor, int number, bool sparse, Index rows,
+                       float denoising, Buffer<float>& feature_weights)
     : descriptor_(&descriptor),
       number_(number),
       sparse_(sparse),
+      rows_(rows),
       denoising_(denoising),
       feature_weight_(feature_weights) {}
 
@@ -82,23 +85,23 @@ void InputLayer::prepare_dense(const Compute& compute, const BatchView& batch, I
   const bool corrupt = pass == Pass::training && descriptor_->dropout > 0.0f;
   const bool normalise = descriptor_->normalize == InputNormalization::l2;
   if (data.cols == units && !corrupt && !normalise && batch.weight.empty()) {
-    output_ = {false, data, {}, nullptr};
+    output_ = {false, data, {}, nullptr, batch.first};
     return;
   }
   Memory& memory =
       compute.kernels.prefetch_memory ? *compute.kernels.prefetch_memory : compute.memory;
-  if (copy.dense.empty()) copy.dense = Matrix<float>(batch_capacity, units, memory);
+  if (copy.dense.cols() != units || copy.dense.rows() < batch.examples)
+    copy.dense = Matrix<float>(std::max(rows_, batch.examples), units, memory);
   const MatrixView<float> x = copy.dense.first_rows(batch.examples);
   BatchKernels& kernels = batch_kernels(compute.kernels);
   kernels.prepare_dense(data, batch.weight, normalise, x);
   if (corrupt) {
     const Philox random =
         Philox::stream(position.seed, RandomPurpose::dropout, std::uint32_t(number_));
-    kernels.mask(
-        DropoutMask::inverted(descriptor_->dropout, random, position.step * batch_capacity, 0), x,
-        x);
+    const Index row = position.step * batch_capacity + batch.first;
+    kernels.mask(DropoutMask::inverted(descriptor_->dropout, random, row, 0), x, x);
   }
-  output_ = {false, x, {}, nullptr};
+  output_ = {false, x, {}, nullptr, batch.first};
 }
 
 }  // namespace norn

@@ -11,9 +11,10 @@ namespace norn {
 
 class InputLayer {
  public:
-  /// `feature_weights` [units], or empty without InputWeighting.
-  InputLayer(const LayerDescriptor& descriptor, int number, bool sparse, float denoising,
-             Buffer<float>& feature_weights);
+  /// `feature_weights` [units], or empty without InputWeighting. `rows`: examples that it usually
+  /// prepares at once.
+  InputLayer(const LayerDescriptor& descriptor, int number, bool sparse, Index rows,
+             float denoising, Buffer<float>& feature_weights);
 
   bool weights_features() const { return !feature_weight_.empty(); }
   bool is_ready() const { return has_feature_weights_ || !weights_features(); }
@@ -40,6 +41,7 @@ class InputLayer {
   const LayerDescriptor* descriptor_;
   int number_;
   bool sparse_;
+  Index rows_;
   float denoising_;
   Buffer<float>& feature_weight_;
   bool has_feature_weights_ = false;

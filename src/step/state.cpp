@@ -38,8 +38,10 @@ State::State(const StepFacts& the_facts, const Context& the_context)
       continue;
     }
     const float denoising = descriptor.sparse ? network().denoising : 0.0f;
-    inputs[layer] = std::make_unique<InputLayer>(descriptor, layer, facts.sparse_input(layer),
-                                                 denoising, room<InputRoom>(layer).feature_weights);
+    inputs[layer] = std::make_unique<InputLayer>(
+        descriptor, layer, facts.sparse_input(layer),
+        facts.by_example(layer) ? facts.example_capacity() : facts.batch(), denoising,
+        room<InputRoom>(layer).feature_weights);
   }
   if (!facts.training() || is_alone()) return;
   for (auto it = facts.order().rbegin(); it != facts.order().rend(); ++it) {

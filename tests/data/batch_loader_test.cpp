@@ -115,6 +115,24 @@ TEST(BatchLoader, GivesEveryBatchOfEveryEpochInOrder) {
   EXPECT_EQ(loader.next(), nullptr);
 }
 
+TEST(BatchLoader, ReadsOfASetTheExamplesThatAreAskedFor) {
+  CountingSet whole(23), part(23);
+  const BatchOrder order(23, 9, true, 4);
+  const auto asked = [](Index examples) { return Range{examples / 3, examples - 1}; };
+  BatchLoader loader({&whole, {&part, asked}}, order, 0, 0, 2);
+  for (Index number = 0; number < 6; ++number) {
+    const LoadedBatch* batch = loader.next();
+    ASSERT_NE(batch, nullptr);
+    const std::vector<Index>& all = batch->sets[0].example;
+    EXPECT_EQ(batch->example, all);
+    EXPECT_EQ(batch->sets[0].first, 0);
+    EXPECT_EQ(batch->sets[1].first, Index(all.size()) / 3);
+    EXPECT_EQ(batch->sets[1].example,
+              std::vector(all.begin() + batch->sets[1].first, all.end() - 1));
+  }
+  EXPECT_EQ(loader.next(), nullptr);
+}
+
 TEST(BatchLoader, StartsInTheMiddleAsIfItHadRunFromTheBeginning) {
   const auto set = make_sparse_dataset("s", 5, {0, 1, 2, 3, 4, 5}, {0, 1, 2, 3, 4});
   const BatchOrder order(5, 2, true, 9);

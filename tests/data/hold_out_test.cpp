@@ -116,8 +116,8 @@ TEST_P(HoldOut, ByEntryNeverTrainsOnWhatIsSought) {
                                  {make_set(rows, GetParam()), false}},
                                 2);
   std::set<std::pair<Index, Column>> trained;
-  std::vector<Dataset*> sets;
-  for (const auto& set : views.training) sets.push_back(set.get());
+  std::vector<BatchSource> sets;
+  for (const auto& set : views.training) sets.emplace_back(set.get());
   BatchLoader loader(sets, BatchOrder(kExamples, 17, true, 3), 0, 0, 3);
   while (const LoadedBatch* batch = loader.next())
     for (const HostBatch& set : batch->sets)

@@ -247,8 +247,8 @@ TEST(MemoryPlan, CountsWhatValidationsTake) {
   Network network(graph, recipe.shapes(), runtime.context(*communicator), settings.batch,
                   Pass::prediction);
   network.initialise(1);
-  BatchLoader loader(held.data->sets(), BatchOrder(held.data->examples(), settings.batch, false, 0),
-                     0, 0, 1);
+  BatchLoader loader(held.data->sources(),
+                     BatchOrder(held.data->examples(), settings.batch, false, 0), 0, 0, 1);
   Predictor predictor(network, output, 30);
   const TopK& best = predictor.predict(held.data->bind(*loader.next()), {});
   const Index block = network.unit_layer(output)->partition().block_width();
@@ -269,6 +269,27 @@ TEST(MemoryPlan, CountsWhatValidationsTake) {
   const std::int64_t shared = plan_memory(graph, settings).batch_bytes;
   settings.data_on_gpu = true;
   EXPECT_GT(plan_memory(graph, settings).batch_bytes, shared);
+}
+
+TEST(MemoryPlan, CountsOfImagesTheExamplesThatARankReads) {
+  Recipe recipe = convolution_recipe();
+  recipe.network.training.batch = recipe.examples = 32;
+  const auto bytes = [&](int ranks, const std::string& set) {
+    const Graph graph = make_graph(recipe.network, recipe.shapes(), "test");
+    for (const BufferPlan& buffer :
+         plan_memory(graph, settings_of(recipe, ranks, 1, Pass::training)).buffers)
+      if (buffer.name == "batches of " + set) return buffer.bytes;
+    return std::int64_t(-1);
+  };
+  const std::string images = recipe.network.layers[0].dataset;
+  const std::string targets = recipe.network.layers.back().dataset;
+  for (const int ranks : {2, 4, 8}) {
+    EXPECT_EQ(bytes(ranks, images) * ranks, bytes(1, images)) << ranks;
+    EXPECT_EQ(bytes(ranks, targets), bytes(1, targets)) << ranks;
+  }
+  // A layer by unit looks at all.
+  recipe.network.layers[4].sources.push_back("In");
+  EXPECT_EQ(bytes(4, images), bytes(1, images));
 }
 
 TEST(MemoryPlan, OfAHundredMillionUnitsNeedsNoMemoryToMake) {

@@ -104,7 +104,7 @@ def test_pip_installs_it_into_an_empty_environment_and_the_readme_runs(source, t
     settings, options = compiled_before(clone)
     done = subprocess.run([venv / "bin/pip", "install", "--disable-pip-version-check", *options, "."], cwd=clone, capture_output=True,
                           text=True,
-                          env=without_this_build() | settings)
+                          env=without_this_build() | settings | {"PIP_RETRIES": "10"})  # of an index that is out of reach for a while
     assert done.returncode == 0, f"{done.stdout[-6000:]}\n{done.stderr[-6000:]}"
     require_pages(venv / "share")
     use(venv / "bin/python", next(venv.glob("lib/python3*/site-packages/norn")), tmp_path)

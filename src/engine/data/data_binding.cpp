@@ -266,6 +266,19 @@ std::vector<Dataset*> DataBinding::sets() const {
   return sets;
 }
 
+std::vector<BatchSource> DataBinding::sources() const {
+  std::vector<BatchSource> sources;
+  for (const BoundSet& bound : bound_) sources.emplace_back(bound.set.get());
+  return sources;
+}
+
+std::vector<BatchSource> DataBinding::sources_for(const Network& network) const {
+  std::vector<BatchSource> sources;
+  for (const BoundSet& bound : bound_)
+    sources.emplace_back(bound.set.get(), network.examples_read(bound.layer));
+  return sources;
+}
+
 Dataset& DataBinding::set_of(int layer) const {
   const auto found = std::find_if(bound_.begin(), bound_.end(),
                                   [&](const BoundSet& bound) { return bound.layer == layer; });
@@ -281,8 +294,8 @@ BoundBatch DataBinding::bind(const LoadedBatch& batch) const {
     const auto layer = std::size_t(bound_[i].layer);
     bound.of_layer[layer] = &batch.sets[i];
     bound.ignore_absent[layer] = bound_[i].set->info().sparse_ignore_zero;
-    bound.examples = batch.sets[i].examples;
   }
+  bound.examples = Index(batch.example.size());
   return bound;
 }
 

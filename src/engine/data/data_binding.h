@@ -71,8 +71,11 @@ class DataBinding {
   ModelUnits units(bool trust_index) const;
   /// Bytes of main memory that the contents take; 0 when they are streamed.
   std::int64_t held_bytes() const { return held_bytes_; }
-  /// What a BatchLoader reads, in its order.
+  /// What a BatchLoader reads, in its order; for `network`, of images that only layers by example
+  /// look at, the rank's own.
   std::vector<Dataset*> sets() const;
+  std::vector<BatchSource> sources() const;
+  std::vector<BatchSource> sources_for(const Network& network) const;
   /// The data set of a layer that has one.
   Dataset& set_of(int layer) const;
   /// The layers' view of a loaded batch. `layers` is the number of layers of the network.

@@ -114,6 +114,13 @@ Weights* Network::weights(int edge) {
 const std::vector<Range>& Network::shares(int layer) const {
   return parts_->facts.shares(layer);
 }
+ExamplesRead Network::examples_read(int layer) const {
+  const StepFacts& facts = parts_->facts;
+  if (!facts.is_input(layer) || !facts.by_example(layer)) return {};
+  return [rank = facts.settings().rank, ranks = facts.ranks()](Index examples) {
+    return ExamplePartition::make(examples).examples_of(rank, ranks);
+  };
+}
 void Network::set_unit_labels(std::vector<LabelTable> labels) {
   parts_->unit_labels = std::move(labels);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/data/batch_loader.h"
 #include "src/engine/network/context.h"
 #include "src/nn/layer.h"
 
@@ -123,6 +124,9 @@ class Network {
   /// that take no part.
   Weights* weights(int edge);
   const std::vector<Range>& shares(int layer) const;
+  /// What a BatchLoader is to read of an input layer's data set: this rank's examples where no
+  /// layer looks at others.
+  ExamplesRead examples_read(int layer) const;
   /// All that the network has learnt or measured: matrices, then vectors of layers, sources first.
   std::vector<NetworkParameter> parameters();
   /// The vectors of a layer's own units that model files hold, in their order: parameters, and the

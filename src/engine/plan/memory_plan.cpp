@@ -168,15 +168,27 @@ class Planner {
             settings_.on_gpu() ? double(kBatchesOnGpu) * each : each};
   }
 
+  // Of a step with so many examples, those that this rank reads of a set.
+  double examples_read(const DatasetInfo& set, Index examples) const {
+    bool reads_own = false;
+    for (int layer : facts_.order()) {
+      if (facts_.layer(layer).dataset != set.name) continue;
+      if (!facts_.by_example(layer)) return double(examples);
+      reads_own = true;
+    }
+    if (!reads_own) return double(examples);
+    return double(ExamplePartition::make(examples).most_of(facts_.settings().rank, facts_.ranks()));
+  }
+
   // A run that validates reads no training batches meanwhile, and prepares its batches in the same
   // place. Rows that stand on the GPU are gathered elsewhere than those that come from outside.
   double bytes_with_validation(const DatasetInfo& set) const {
-    const double batch = double(settings_.batch);
+    const double batch = examples_read(set, settings_.batch);
     const BatchBytes trained = batch_bytes(set);
     BatchBytes all{batch * trained.read, batch * trained.prepared};
     for (const DatasetInfo& other : settings_.validation.sets) {
       if (other.name != set.name) continue;
-      const double examples = std::min(batch, double(other.examples));
+      const double examples = examples_read(set, std::min(settings_.batch, other.examples));
       const BatchBytes validated = batch_bytes(other);
       const bool is_resident =
           settings_.data_on_gpu && !plan_.data_streamed && !augments(network_, set.name);

@@ -67,14 +67,14 @@ class Evaluator {
   Index units() const { return units_; }
 
   /// `rank` and `cost` may be empty.
-  Evaluation run(Index batch, const Rank& rank, const Cost& cost = {}) {
+  Evaluation run(Index batch, std::vector<BatchSource> sets, const Rank& rank,
+                 const Cost& cost = {}) {
     RankingMetrics metrics(settings_.ks, units_);
     if (!settings_.gains.empty()) metrics.set_gains(settings_.gains);
     metrics.watch(settings_.on_example);
     FixedSum total;
-    std::vector<Dataset*> sets = data_.sets();
     const std::size_t bound_sets = sets.size();
-    sets.insert(sets.end(), settings_.also_seen.begin(), settings_.also_seen.end());
+    for (Dataset* set : settings_.also_seen) sets.emplace_back(set);
     const BatchOrder order(data_.examples(), batch, false, 0);
     BatchLoader loader(sets, order, 0, 0, 1);
     Index done = 0;
@@ -183,7 +183,7 @@ std::vector<Index> count_units(Dataset& training, Index units) {
 Evaluation evaluate(Network& network, const DataBinding& data, const EvaluationSettings& settings) {
   Evaluator evaluator(network.descriptor(), data, settings);
   if (settings.ks.empty())
-    return evaluator.run(network.batch(), {},
+    return evaluator.run(network.batch(), data.sources_for(network), {},
                          settings.with_cost ? Evaluator::Cost([&](const BoundBatch& batch) {
                            return network.cost(batch);
                          })
@@ -191,7 +191,7 @@ Evaluation evaluate(Network& network, const DataBinding& data, const EvaluationS
   Predictor predictor(network, settings.output_layer, largest(settings.ks), evaluator.units());
   FixedSum cost_of_ranked;  // of the batch that was ranked last
   return evaluator.run(
-      network.batch(),
+      network.batch(), data.sources_for(network),
       [&](const BoundBatch& batch, const CsrView& excluded, const auto& take) {
         const ScoreFilter filter{excluded, {}, {}};
         const TopK& best = settings.with_cost
@@ -210,7 +210,7 @@ Evaluation evaluate_popularity(const Network& network, const DataBinding& data, 
   const std::vector<Index> order = popularity_order(training, evaluator.units());
   const auto longest = std::size_t(largest(settings.ks));
   std::vector<Index> ranked;
-  return evaluator.run(network.batch(),
+  return evaluator.run(network.batch(), data.sources(),
                        [&](const BoundBatch& batch, const CsrView& excluded, const auto& take) {
                          for (Index r = 0; r < batch.examples; ++r) {
                            const Column* first = excluded.column + excluded.row_begin[r];

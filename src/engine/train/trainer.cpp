@@ -108,7 +108,7 @@ class Training {
   // Up to the end of so many epochs; false when the run is to stop. The loader ends with them:
   // validations may read the same data sets.
   bool train_epochs(std::int64_t last, const std::atomic<bool>& stop) {
-    BatchLoader loader(data_.sets(), order_, state_.epoch, state_.batch, last,
+    BatchLoader loader(data_.sources_for(network_), order_, state_.epoch, state_.batch, last,
                        BatchLoader::kUsualDepth, data_.augmentation(network_.graph()));
     epoch_start_ = Clock::now();
     set_rate();
