@@ -18,7 +18,7 @@ from norn.interchange.parts import Parts, canonical
 from random_networks import RandomNetwork
 
 COUNT = int(os.environ.get("NORN_MUTATIONS", "90"))
-SECONDS = 20
+SECONDS = 120  # on a busy machine: a file of a few kilobytes gets 5 of computing, wherever it is read
 MOST_GROWTH = 1 << 30  # bytes
 
 

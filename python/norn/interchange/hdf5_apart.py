@@ -14,7 +14,8 @@ import numpy as np
 
 from norn.interchange.problems import fail
 
-SECONDS = 60
+SECONDS = 5  # of computing, and one more for so many bytes:
+BYTES_A_SECOND = 16 << 20
 BYTES = 8 << 30  # of memory beyond what the arrays may take
 
 # Run by the child, with nothing of this package. Arguments: the file, where arrays go, bytes of memory.
@@ -60,13 +61,14 @@ def read_hdf5(file: str, where: str) -> tuple[dict[str, np.ndarray], dict[str, s
         raise ImportError("reading HDF5 needs the package h5py; install it: pip install h5py")
     with tempfile.TemporaryDirectory(prefix="norn-") as folder:
         limit = BYTES + 32 * os.path.getsize(file)
+        seconds = SECONDS + os.path.getsize(file) // BYTES_A_SECOND
         try:
-            child = subprocess.run([sys.executable, "-c", _CHILD, os.path.abspath(file), folder, str(limit), str(SECONDS)], cwd=folder,
-                                   capture_output=True, timeout=4 * SECONDS, check=False,
+            child = subprocess.run([sys.executable, "-c", _CHILD, os.path.abspath(file), folder, str(limit), str(seconds)], cwd=folder,
+                                   capture_output=True, timeout=12 * seconds, check=False,
                                    env={**os.environ, "HDF5_USE_FILE_LOCKING": "FALSE", "HDF5_PLUGIN_PRELOAD": "::",
                                         "OPENBLAS_NUM_THREADS": "1"})
         except subprocess.TimeoutExpired as error:
-            raise fail(where, f"its arrays are not read within {4 * SECONDS} s; the file is damaged") from error
+            raise fail(where, f"its arrays are not read within {12 * seconds} s; the file is damaged") from error
         if child.returncode < 0:
             raise fail(where, f"its HDF5 file is damaged: the process that read it ended by signal {-child.returncode}")
         if child.returncode > 0:
