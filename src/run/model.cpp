@@ -255,12 +255,6 @@ bool ModelAccess::survives_fork(const Model& model) {
          (!state.held || state.held->network->context().compute.memory.is_host());
 }
 
-Index ModelAccess::batch(const Model& model) {
-  const Model::State& state = *model.state_;
-  return state.held && !state.held->shapes.empty() ? state.held->network->batch()
-                                                   : state.options.batch;
-}
-
 ModelUnits ModelAccess::units(const Model& model) {
   return units_of(model.state_->info, model.state_->options.trust_index);
 }

@@ -42,8 +42,6 @@ struct ModelAccess {
                                                  std::vector<DatasetShape> shapes);
   /// The network, for data of these shapes; built when it is first asked for.
   static Network& network(Model& model, const std::vector<DatasetShape>& shapes);
-  /// Examples of one step.
-  static Index batch(const Model& model);
   static const ModelInfo& info(const Model& model) { return model.state_->info; }
   static ModelUnits units(const Model& model);
   /// Whether a forked child can go on with it: not with what is on a GPU, or on several ranks.

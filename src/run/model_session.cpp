@@ -81,11 +81,12 @@ void check_model_sizes(const std::filesystem::path& model, const Graph& graph,
 
 namespace {
 
-// Memory that the data take is taken already, or small.
-void require_room(const Graph& graph, const std::vector<DatasetShape>& shapes,
-                  const Runtime& runtime, const Context& context, Index batch) {
+// How many examples a step has, the same on every rank: `most`, its half, its quarter ... of which
+// memory holds the arrays. Memory that the data take is taken already, or small.
+Index batch_with_room(const Graph& graph, const std::vector<DatasetShape>& shapes,
+                      const Runtime& runtime, const Context& context, Index most) {
   PlanSettings settings;
-  settings.batch = batch;
+  settings.batch = most;
   settings.ranks = context.communicator.size();
   settings.purpose = Pass::prediction;
   set_device(settings, context.compute);
@@ -97,9 +98,20 @@ void require_room(const Graph& graph, const std::vector<DatasetShape>& shapes,
     set.sparse = shape.gives_sparse_batches;
     settings.sets.push_back(std::move(set));
   }
-  const std::int64_t free = runtime.available_bytes();
-  require_memory(plan_memory(graph, settings), settings,
-                 settings.on_gpu() ? free : free / ranks_on_this_host());
+  const std::int64_t of_host = runtime.available_bytes();
+  const std::int64_t free = settings.on_gpu() ? of_host : of_host / ranks_on_this_host();
+  MemoryPlan plan = plan_memory(graph, settings);
+  const std::int64_t wanted = plan.total_bytes();
+  while (context.communicator.any(plan.total_bytes() > free) && settings.batch > 1) {
+    settings.batch = (settings.batch + 1) / 2;
+    plan = plan_memory(graph, settings);
+  }
+  require_memory(plan, settings, free);
+  if (settings.batch < most)
+    context.log.info(fmt::format("{} at a time: memory has no room for {}, which need {}",
+                                 counted(settings.batch, "example"), most,
+                                 human_bytes(double(wanted))));
+  return settings.batch;
 }
 
 }  // namespace
@@ -125,8 +137,8 @@ Graph runnable_graph(const NetworkDescriptor& network, const std::vector<Dataset
 }
 
 std::unique_ptr<Network> make_network(Graph graph, const std::vector<DatasetShape>& shapes,
-                                      const Runtime& runtime, const Context& context, Index batch) {
-  require_room(graph, shapes, runtime, context, batch);
+                                      const Runtime& runtime, const Context& context, Index most) {
+  const Index batch = batch_with_room(graph, shapes, runtime, context, most);
   return std::make_unique<Network>(std::move(graph), shapes, context, batch, Pass::prediction);
 }
 

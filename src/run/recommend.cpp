@@ -58,7 +58,6 @@ std::unique_ptr<DatasetRequests> open_requests(const Model& model, const Recomme
   settings.output_layer = layer;
   settings.units = &units;
   settings.log = ModelAccess::shared_log(model);
-  settings.batch = ModelAccess::batch(model);
   return std::make_unique<DatasetRequests>(settings);
 }
 
@@ -123,7 +122,7 @@ Recommendations recommend(Model& model, const RecommendOptions& options) {
   FilterRows excluded(options.excluded, "`excluded`", width, requests->examples());
   FilterRows factors(options.factors, "`factors`", width, requests->examples());
   Network& network = ModelAccess::network(model, requests->shapes());
-  requests->read_for(network);
+  requests->begin(network);
   require_layer(network, layer, false);
   Predictor predictor(network, layer, options.k, units);
   Recommendations all;
@@ -152,7 +151,7 @@ Embeddings embed(Model& model, const RecommendOptions& options) {
   plain.exclude_seen = false;
   const auto requests = open_requests(model, plain, layer, model_units);
   Network& network = ModelAccess::network(model, requests->shapes());
-  requests->read_for(network);
+  requests->begin(network);
   require_layer(network, layer, true);
   Embeddings all;
   all.units = ModelAccess::info(model).network.layers[std::size_t(layer)].units();

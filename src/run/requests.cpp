@@ -2,6 +2,8 @@
 // Requests from data sets.
 #include "src/run/requests.h"
 
+#include "norn/base/error.h"
+
 namespace norn::run {
 namespace {
 
@@ -15,14 +17,17 @@ DataSources sources_of(const DatasetRequestSettings& settings) {
 DatasetRequests::DatasetRequests(const DatasetRequestSettings& settings)
     : settings_(settings),
       data_(*settings.network, sources_of(settings), DataBinding::Layers::inputs_only),
-      labels_(data_.example_labels()),
-      sources_(data_.sources()) {}
+      labels_(data_.example_labels()) {}
+
+void DatasetRequests::begin(const Network& network) {
+  loader_.emplace(data_.sources_for(network),
+                  BatchOrder(data_.examples(), network.batch(), false, 0), 0, 0, 1);
+}
 
 bool DatasetRequests::next(RequestBatch& batch) {
   batch.labels.clear();
   batch.seen.clear();
-  if (!loader_)
-    loader_.emplace(sources_, BatchOrder(data_.examples(), settings_.batch, false, 0), 0, 0, 1);
+  require(loader_.has_value(), "DatasetRequests::next: begin() comes first");
   const LoadedBatch* loaded = loader_->next();
   if (!loaded) return false;
   batch.bound = data_.bind(*loaded);

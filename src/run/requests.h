@@ -24,6 +24,9 @@ struct RequestBatch {
 class RequestSource {
  public:
   virtual ~RequestSource() = default;
+  /// What will answer, before the first batch: batches are as large as its, and a rank reads what
+  /// its part of it looks at.
+  virtual void begin(const Network& network) = 0;
   /// False after the last request. What the batch points to is valid until the next call.
   virtual bool next(RequestBatch& batch) = 0;
   /// One warning on everything that was left out.
@@ -39,16 +42,14 @@ struct DatasetRequestSettings {
   int output_layer = 0;  ///< inputs as wide as it hold units that are seen
   const ModelUnits* units = nullptr;
   Log log = {};
-  Index batch = 1;
 };
 /// Labels are those in the file, or the examples' numbers.
 class DatasetRequests final : public RequestSource {
  public:
   explicit DatasetRequests(const DatasetRequestSettings& settings);
+  void begin(const Network& network) override;
   bool next(RequestBatch& batch) override;
   void report(const Log&) const override {}
-  /// From the first batch on this rank reads no more than the network's part of it looks at.
-  void read_for(const Network& network) { sources_ = data_.sources_for(network); }
   std::vector<DatasetShape> shapes() const { return data_.shapes(); }
   Index examples() const { return data_.examples(); }
 
@@ -58,8 +59,7 @@ class DatasetRequests final : public RequestSource {
   DatasetRequestSettings settings_;
   DataBinding data_;
   std::vector<std::string> labels_;
-  std::vector<BatchSource> sources_;
-  std::optional<BatchLoader> loader_;  // from the first batch on
+  std::optional<BatchLoader> loader_;  // from begin() on
 };
 
 /// Calls answer(batch) for all requests and returns how many examples there were. The communicator

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The predictor as a program, against scores that NumPy computes from the model file."""
 import gzip
+import os
+import resource
 import signal
 import subprocess
 import time
@@ -191,6 +193,25 @@ class Predicting(ProgramTest):
         if mpirun(2):
             self.predict("-k", "7", "--threads", "1", prefix=mpirun(3))
             self.assertEqual(self.read("recs.txt"), one)
+
+
+    @unittest.skipIf(os.environ.get("NORN_SANITIZE"), "a sanitizer's memory has other limits")
+    def test_fewer_examples_at_a_time_where_memory_has_no_room(self):
+        self.write("wide.json", (NETWORK % "Sigmoid").replace('"N": 16', '"N": 20000'))
+        self.train("-e", "1", "-b", "16", "--force", config="wide.json")
+
+        def limited(mebibytes):
+            return lambda: resource.setrlimit(resource.RLIMIT_AS, (mebibytes << 20, mebibytes << 20))
+        most = str(self.random.randrange(30_000, 90_000))
+        lists = ("predictor", "-n", "model.nc", "-r", "requests.txt", "-i", "features.txt", "-k", "9")
+        for words in (lists, ("predictor", "-n", "model.nc", "--data", "test.nc", "-l", "Hidden"),
+                      ("evaluator", "--model", "model.nc", "--data", "test.nc", "--format", "json")):
+            output = ["-s", "-"] if words[0] == "predictor" else []
+            whole = self.succeed(*words, *output)
+            small = self.succeed(*words, *output, "--threads", "1", "-b", most, preexec_fn=limited(900))
+            self.assertRegex(small.stderr, rf"\d examples at a time: memory has no room for {most}, which need [\d.]+ GiB")
+            self.assertEqual(small.stdout, whole.stdout)
+        self.fail_with(4, "this run needs ", *lists, "-s", "none", "--threads", "1", preexec_fn=limited(330))
 
 
 class BadInput(ProgramTest):

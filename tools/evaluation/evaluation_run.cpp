@@ -42,7 +42,8 @@ void EvaluatorOptions::add_to(CommandLine& line) {
                   "with --popularity: also PSP, precision that counts rare units more, by "
                   "propensities of these two numbers; usual are 0.55,1.5 (docs/user/metrics.md)");
   propensities.set = [this](const std::string& text) { propensity = parse_propensity(text); };
-  line.option("--batch", "-b", "N", batch, "examples of one step");
+  line.option("--batch", "-b", "N", batch,
+              "most examples of one step: fewer where memory has no room");
   line.section("Output");
   line.choice("--format", "", {"table", "json"}, format, "of the metrics on stdout");
   line.option("--per-example", "", "FILE", per_example,

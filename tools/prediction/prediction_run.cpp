@@ -44,6 +44,7 @@ class PredictionRun {
     read_indexes();
     open_requests();
     Network& network = run::ModelAccess::network(model, shapes_);
+    requests_->begin(network);
     if (!network.unit_layer(layer_))
       throw UsageError(fmt::format("--layer: \"{}\" leads to no output layer: it is not computed",
                                    layer().name));
@@ -176,7 +177,6 @@ class PredictionRun {
       settings.output_layer = layer_;
       settings.units = &model_units_;
       settings.log = run::shared_log(console_.log(), *communicator_);
-      settings.batch = options_.batch;
       auto requests = std::make_unique<run::DatasetRequests>(settings);
       shapes_ = requests->shapes();
       total_ = requests->examples();
@@ -193,7 +193,6 @@ class PredictionRun {
     settings.numbers = numbers_of(settings.input_layer);
     const LayerDescriptor& input = info_.network.layers[std::size_t(settings.input_layer)];
     settings.input_units = input.units();
-    settings.batch = options_.batch;
     if (tell_seen) {
       settings.seen_units = output_features_ ? &*output_features_ : settings.features;
       if (!settings.seen_units) settings.seen_units = &no_features_;

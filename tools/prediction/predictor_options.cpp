@@ -109,7 +109,8 @@ void add_output_options(PredictorOptions& options, CommandLine& line) {
   line.option("--score-format", "-p", "FORMAT", options.score_format,
               "printf format of a number, with or without its percent sign")
       .default_text = "4.3f; tsv and activations .9g";
-  line.option("--batch", "-b", "N", options.batch, "examples of one step");
+  line.option("--batch", "-b", "N", options.batch,
+              "most examples of one step: fewer where memory has no room");
 }
 
 }  // namespace

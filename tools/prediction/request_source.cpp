@@ -19,11 +19,13 @@ class TextRequests final : public RequestSource {
         text_rows_(settings.file, text_),
         rows_(text_.values != TextValues::ignore) {}
 
+  void begin(const Network& network) override { batch_ = network.batch(); }
+
   bool next(RequestBatch& batch) override {
     rows_.clear();
     batch.labels.clear();
     batch.seen.clear();
-    while (Index(batch.labels.size()) < settings_.batch && text_rows_.next(row_)) {
+    while (Index(batch.labels.size()) < batch_ && text_rows_.next(row_)) {
       batch.labels.emplace_back(row_.example);
       if (row_.features.empty())
         add_numbers(batch);
@@ -129,6 +131,7 @@ class TextRequests final : public RequestSource {
   }
 
   TextRequestSettings settings_;
+  Index batch_ = 1;
   TextOptions text_;
   RequestText text_rows_;
   TextRow row_;

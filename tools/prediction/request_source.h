@@ -35,7 +35,6 @@ struct TextRequestSettings {
   std::size_t layers = 0;                         ///< of the network
   int input_layer = 0;
   Index input_units = 0;
-  Index batch = 1;
 };
 std::unique_ptr<RequestSource> make_text_requests(const TextRequestSettings& settings);
 

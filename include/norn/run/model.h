@@ -45,7 +45,7 @@ struct ModelOptions {
   DeviceChoice device = {};
   std::shared_ptr<Communicator> ranks = {};  ///< null: one process
   Log log = {};
-  Index batch = 1024;        ///< examples of one step
+  Index batch = 1024;        ///< most examples of one step: fewer where memory has no room
   bool trust_index = false;  ///< takes unit u of the data for unit u of the model
 };
 
