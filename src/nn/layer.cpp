@@ -117,7 +117,7 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
 }
 
 void UnitLayer::initialise(Memory& memory) {
-  activations.fill_zero();
+  if (!settings_.by_example) activations.fill_zero();  // large, and every own row is computed
   if (delta_sum.allocated()) delta_sum.initialise(memory);
 }
 
