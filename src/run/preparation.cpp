@@ -99,10 +99,12 @@ void plan_on_device(const TrainOptions& options, Communicator& communicator, Pre
   set_device(settings, run.context->compute);
   const std::int64_t free = run.runtime->available_bytes();
   settings.data_on_gpu = choose_data_on_gpu(run.graph, settings, options.data_place, free);
+  settings.program_bytes = program_bytes();
   run.memory = plan_memory(run.graph, settings);
-  // The data sets are open: what they hold of main memory is taken already.
-  run.available_bytes =
-      settings.on_gpu() ? free : free / ranks_on_this_host() + run.memory.data_bytes;
+  // The program runs and the data sets are open: what they hold of main memory is taken already.
+  run.available_bytes = settings.on_gpu() ? free
+                                          : free / ranks_on_this_host() + run.memory.data_bytes +
+                                                settings.program_bytes;
 }
 
 }  // namespace norn::run

@@ -92,7 +92,8 @@ JsonValue memory_record(const MemoryPlan& plan) {
   JsonValue value = JsonValue::object();
   value.set("parameter_bytes", plan.parameter_bytes).set("state_bytes", plan.state_bytes);
   value.set("working_bytes", plan.working_bytes).set("batch_bytes", plan.batch_bytes);
-  value.set("data_bytes", plan.data_bytes).set("total_bytes", plan.total_bytes());
+  value.set("data_bytes", plan.data_bytes).set("process_bytes", plan.process_bytes);
+  value.set("total_bytes", plan.total_bytes());
   return value.set("checkpoint_bytes", plan.checkpoint_bytes);
 }
 

@@ -340,11 +340,12 @@ TEST(MemoryPlan, ThatDoesNotFitIsRefusedWithTheNumbers) {
     EXPECT_EQ(error.what(),
               fmt::format(
                   "this run needs {} of memory (parameters {}, optimizer state {}, working buffers "
-                  "{}, batches {}, data {}), but {} are available; use a smaller batch than {}, "
+                  "{}, batches {}, data {}, process {}), but {} are available; use a smaller batch "
+                  "than {}, "
                   "`data_memory` to stream the data, more ranks than 2, or a larger machine",
                   bytes(plan.total_bytes()), bytes(plan.parameter_bytes), bytes(plan.state_bytes),
                   bytes(plan.working_bytes), bytes(plan.batch_bytes), bytes(plan.data_bytes),
-                  bytes(plan.total_bytes() - 1), settings.batch));
+                  bytes(plan.process_bytes), bytes(plan.total_bytes() - 1), settings.batch));
     EXPECT_EQ(error.exit_code(), 4);
   }
 }

@@ -91,6 +91,7 @@ std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings,
                                          join(plan.outside, " and "));
   out +=
       memory_line("data", plan.data_bytes, plan.data_streamed ? "(streamed from files)" : outside);
+  if (plan.process_bytes > 0) out += memory_line("process", plan.process_bytes);
   out += memory_line("total", plan.total_bytes());
   out += memory_line("available", available_bytes);
   out += memory_line("a checkpoint", plan.checkpoint_bytes,

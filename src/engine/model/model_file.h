@@ -78,6 +78,9 @@ void load_weights(const TensorFileReader* file, const ModelInfo& info, Network& 
 /// The same of a file that rank 0 reads.
 void load_weights(const std::filesystem::path& file, const ModelInfo& info, Network& network);
 
+/// What writing takes beside the model: values that wait for the disk while more are gathered.
+constexpr std::int64_t kBytesToDisk = std::int64_t(32) << 20;
+
 /// Writes a model with its units' labels, complete or not at all, in bounded memory. With a state
 /// it can be resumed from. Every rank calls it; rank 0 writes. Weights must have caught up to
 /// state.step. Throws DivergenceError, on all ranks, and leaves what stands at `path` when a value

@@ -12,7 +12,7 @@ namespace norn {
 namespace {
 
 constexpr const char* kFeatureWeights = "featureWeights";
-constexpr Index kRunElements = Index(1) << 23;  // 32 MiB of floats
+constexpr Index kRunElements = Index(1) << 21;  // 8 MiB of floats
 
 // A matrix as files see it: rows of source units; of filters a row for each, which then takes the
 // part of a source unit.

@@ -30,9 +30,6 @@ std::size_t first_not_finite(std::span<const float> values) {
   return values.size();
 }
 
-// Values that wait for the disk while the next are collected.
-constexpr std::int64_t kAhead = std::int64_t(64) << 20;
-
 std::uint32_t flag(bool value) {
   return value ? 1u : 0u;
 }
@@ -310,7 +307,7 @@ void save_model(const std::filesystem::path& path, Network& network,
   const auto file = std::make_shared<TensorFileWriter>(path);
   model.describe(*file);
   write_unit_labels(*file, network.unit_labels());
-  const std::int64_t limit = std::max(memory, kAhead);
+  const std::int64_t limit = std::max(memory, kBytesToDisk / 2);
   model.write([&](const std::string& item, Index first, std::span<const float> values) {
     const auto copy = std::make_shared<Buffer<float>>(Index(values.size()));
     copy->write(values.data(), copy->size());

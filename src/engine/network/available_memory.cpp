@@ -105,4 +105,8 @@ std::int64_t available_memory_bytes(int lanes) {
   return std::min({machine_bytes(), control_group_bytes(), address_space_bytes(lanes)});
 }
 
+std::int64_t program_bytes() {
+  return 1024 * read_entry("/proc/self/status", "RssFile:").value_or(0);
+}
+
 }  // namespace norn

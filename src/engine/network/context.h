@@ -67,4 +67,7 @@ std::unique_ptr<Runtime> make_runtime(DeviceChoice choice, Communicator& communi
 /// `lanes` threads map.
 std::int64_t available_memory_bytes(int lanes);
 
+/// Main memory that the program and its libraries take, as far as they have been used.
+std::int64_t program_bytes();
+
 }  // namespace norn

@@ -51,12 +51,14 @@ void require_memory(const MemoryPlan& plan, const PlanSettings& settings,
   if (plan.total_bytes() <= available_bytes) return;
   throw DeviceError(fmt::format(
       "this run needs {} of memory (parameters {}, optimizer state {}, working buffers {}, "
-      "batches {}, data {}), but {} are available; use a smaller batch than {}, `data_memory` to "
+      "batches {}, data {}, process {}), but {} are available; use a smaller batch than {}, "
+      "`data_memory` to "
       "stream the data, more ranks than {}, or a larger machine",
       human_bytes(double(plan.total_bytes())), human_bytes(double(plan.parameter_bytes)),
       human_bytes(double(plan.state_bytes)), human_bytes(double(plan.working_bytes)),
       human_bytes(double(plan.batch_bytes)), human_bytes(double(plan.data_bytes)),
-      human_bytes(double(available_bytes)), settings.batch, settings.ranks));
+      human_bytes(double(plan.process_bytes)), human_bytes(double(available_bytes)), settings.batch,
+      settings.ranks));
 }
 
 }  // namespace norn

@@ -5,6 +5,7 @@
 
 #include "kernels/named_variant.h"
 #include "kernels/recommend.h"
+#include "src/engine/model/model_file.h"
 #include "src/engine/plan/plan_settings.h"
 #include "src/engine/predict/predictor.h"
 #include "src/nn/naming.h"
@@ -22,6 +23,7 @@ constexpr Index kBatchesHeld = 4;                  // two prefetched, one in use
 constexpr Index kBatchesOnGpu = 2;                 // one in use, one being copied and prepared
 constexpr Index kKeyBytes = 10;                    // 8, and what workspaces have to spare
 constexpr Index kPeerWorkspace = Index(6) << 20;   // of ranks' flags and small sums
+constexpr Index kBlasPacked = Index(8) << 20;      // of a lane: operands as OpenBLAS packs them
 constexpr Index kGpuWorkspace = Index(128) << 20;  // cuBLASLt's, for plain and for fused products
 
 std::string activation_name(const LayerDescriptor& layer) {
@@ -51,6 +53,7 @@ class Planner {
     add_workspaces();
     add_exchange_workspace();
     add_data();
+    add_process();
     if (settings_.keeps_state)
       count_working("copy of weights and state", plan_.parameter_bytes + plan_.state_bytes);
     return std::move(plan_);
@@ -219,6 +222,16 @@ class Planner {
       count(&MemoryPlan::data_bytes, "data sets", on_gpu);
     }
     add_validation();
+  }
+
+  void add_process() {
+    if (settings_.on_gpu()) return;
+    if (settings_.program_bytes > 0)
+      count(&MemoryPlan::process_bytes, "the program and its libraries",
+            settings_.program_bytes + settings_.lanes * kBlasPacked);
+    if (settings_.purpose == Pass::training)
+      count(&MemoryPlan::process_bytes, "a model on its way to the disk",
+            std::min(plan_.checkpoint_bytes, kBytesToDisk));
   }
 
   static Index merge_keys(Index examples, Index k) {

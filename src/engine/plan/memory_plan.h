@@ -32,6 +32,7 @@ struct PlanSettings : StepSettings {
   bool keeps_state = false;  ///< a copy of weights and state, to verify steps
   std::vector<DatasetInfo> sets;
   std::int64_t data_memory_bytes = 0;  ///< sets that are larger together are streamed
+  std::int64_t program_bytes = 0;      ///< of main memory: the program and its libraries
   ValidationPlan validation;
 };
 
@@ -75,7 +76,9 @@ struct MemoryPlan {
   std::int64_t working_bytes = 0;  ///< activations, deltas, workspaces, lists of validations
   std::int64_t batch_bytes = 0;    ///< prefetched batches and their preparation, by mean density
   std::int64_t data_bytes = 0;     ///< data sets held in memory, those of validations with them
-  bool data_streamed = false;      ///< those that are trained on
+  /// The program, its libraries and what they pack, and a model on its way to the disk.
+  std::int64_t process_bytes = 0;
+  bool data_streamed = false;  ///< those that are trained on
   /// Sets that are augmented, while others are held by a GPU: they stay in main memory.
   std::vector<std::string> outside;
   /// Weights of all ranks with the state of their update rule, which rank 0 copies to main memory
@@ -83,7 +86,7 @@ struct MemoryPlan {
   /// is why the total is without.
   std::int64_t checkpoint_bytes = 0;
   std::int64_t total_bytes() const {
-    return parameter_bytes + state_bytes + working_bytes + batch_bytes + data_bytes;
+    return parameter_bytes + state_bytes + working_bytes + batch_bytes + data_bytes + process_bytes;
   }
 };
 
