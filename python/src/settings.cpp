@@ -2,6 +2,7 @@
 // Settings: the engine's table for Python, and from Python's values to options.
 #include "python/src/settings.h"
 
+#include "kernels/precisions.h"
 #include "norn/base/error.h"
 #include "python/src/data.h"
 #include "python/src/parts.h"
@@ -162,9 +163,12 @@ DeviceChoice device_of(const std::string& device, int threads, const std::string
     throw UsageError(fmt::format("`threads` {} is out of range: it must be at least 0", threads));
   choice.threads = threads;
   const auto named = precision_named(precision);
-  if (!named)
-    throw UsageError(fmt::format(
-        "`precision` {}: there is no such choice; choose of: fp32, tf32, bf16", precision));
+  if (!named) {
+    std::vector<std::string> names;
+    for (const Precision one : kPrecisions) names.emplace_back(name_of(one));
+    throw UsageError(fmt::format("`precision` {}: there is no such choice; choose of: {}",
+                                 precision, join(names)));
+  }
   choice.gpu_options.precision = *named;
   return choice;
 }

@@ -103,10 +103,10 @@ class Training(ProgramTest):
 
     def test_a_gpu_that_is_not_there_ends_the_run_before_it_begins(self):
         nothing = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
-        done = self.fail_with(4, "", "trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "--device", "cuda",
-                              env=nothing)
-        self.assertRegex(done.stderr, "this build has no CUDA|GPU 0 is not there")
-        self.assertFalse(self.path("model.nc").exists())
+        for words in (["--device", "cuda"], ["--gpu", "0"]):
+            done = self.fail_with(4, "", "trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", *words, env=nothing)
+            self.assertRegex(done.stderr, "this build has no CUDA|GPU 0 is not there")
+            self.assertFalse(self.path("model.nc").exists())
         self.train("-e", "1", "--device", "auto", "--precision", "bf16", env=nothing)
 
     def test_progress_on_a_terminal_is_one_line_with_rate_and_time_left(self):

@@ -13,7 +13,7 @@ struct DeviceChoice {
   enum class Kind { automatic, cpu, cuda };
   Kind kind = Kind::automatic;  ///< automatic: GPUs when there is one on every rank's host
   int threads = 0;              ///< of the CPU
-  /// Without a number the ranks of a host take its GPUs in turn.
+  /// Without a number the ranks of a host take its GPUs in turn; with one, automatic is cuda.
   std::optional<int> gpu;
   GpuOptions gpu_options;  ///< but for the number of the GPU
 };

@@ -68,8 +68,8 @@ std::string CudaRuntime::description() const {
 
 std::unique_ptr<Runtime> make_runtime(DeviceChoice choice, Communicator& communicator) {
   const int gpus = cuda_device_count();
-  if (choice.kind == DeviceChoice::Kind::cpu ||
-      (choice.kind == DeviceChoice::Kind::automatic && communicator.any(gpus == 0)))
+  const bool is_free = choice.kind == DeviceChoice::Kind::automatic && !choice.gpu;
+  if (choice.kind == DeviceChoice::Kind::cpu || (is_free && communicator.any(gpus == 0)))
     return std::make_unique<CpuRuntime>(choice.threads);
   const int turn = choice.gpu ? 0 : rank_on_host(communicator);
   choice.gpu_options.device = choice.gpu.value_or(gpus == 0 ? 0 : turn % gpus);
