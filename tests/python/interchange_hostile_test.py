@@ -18,7 +18,8 @@ from norn.interchange.parts import Parts, canonical
 from random_networks import RandomNetwork
 
 COUNT = int(os.environ.get("NORN_MUTATIONS", "90"))
-SECONDS = 120  # on a busy machine: a file of a few kilobytes gets 5 of computing, wherever it is read
+SECONDS = 120   # on a busy machine
+COMPUTING = 20  # seconds of processes that read; a file of a few kilobytes gets 5
 MOST_GROWTH = 1 << 30  # bytes
 
 
@@ -40,11 +41,14 @@ class Clock:
 
     def read(self, reader, *paths):
         signal.alarm(SECONDS)
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         try:
             reader(*paths)
         except norn.DataError as error:
             assert "TimeoutError" not in str(error) and "took more than" not in str(error), error
             return 0
+        finally:
+            assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < COMPUTING
         return 1
 
 
