@@ -146,7 +146,8 @@ def measure_accuracy(args, name, norn, data, descriptor_of):
     for seed in args.seeds:
         norn.train(train, epochs, seed)
         found["Norn"].append(norn.precision(test))
-        found["PyTorch"].append(torch_run(args, descriptor_of(), peer, epochs, seed, "--channels-last")["precision"])
+        found["PyTorch"].append(torch_run(args, descriptor_of(), peer, epochs, seed, "--channels-last", "--device",
+                                          args.torch_device)["precision"])
         last = ", ".join(f"{side} {values[-1]:.4f}" for side, values in found.items())
         print(f"{name}, seed {seed}, {epochs} epochs: Precision@1 {last}", flush=True)
     means = {side: statistics.mean(values) for side, values in found.items()}
@@ -180,6 +181,7 @@ def main():
     parser.add_argument("what", choices=("accuracy", "speed"))
     parser.add_argument("--data", type=pathlib.Path, required=True)
     parser.add_argument("--torch", required=True)
+    parser.add_argument("--torch-device", default="cpu", help="where PyTorch learns, for accuracy [cpu]")
     parser.add_argument("--networks", type=lambda text: text.split(","), default=list(NETWORKS))
     parser.add_argument("--seeds", type=lambda text: [int(word) for word in text.split(",")], default=[1, 2, 3])
     parser.add_argument("--rounds", type=int, default=5)
