@@ -103,7 +103,7 @@ class UserRows:
             if name == "score_factors" and isinstance(given, np.ndarray) and given.ndim == 1:  # one for each unit, of all users
                 require_users(np.broadcast_to(given, (self.users, len(given))), name, self.users, width)
                 continue
-            self._more[name] = _sliceable(matrix_of(given), name)
+            self._more[name] = _rows_of(matrix_of(given), name)
             require_users(self._more[name], name, self.users, width)
 
     def between(self, first: int, last: int) -> tuple[Any, dict[str, Any]]:
@@ -121,6 +121,10 @@ def in_parts(data: Matrices, argument: str) -> Iterator[Any]:
 def _sliceable(data: Any, argument: str) -> Any:
     if is_by_name(data):
         return {name: _sliceable(one, f"{argument}[{name!r}]") for name, one in data.items()}
+    return _rows_of(data, argument)
+
+
+def _rows_of(data: Any, argument: str) -> Any:
     if isinstance(data, np.ndarray):
         return dense_of(data, argument)
     labels = getattr(data, "feature_labels", None)

@@ -57,6 +57,7 @@ class Exports(DailyTest):
         self.assertEqual([name for name in engine if self.own[name] != engine[name]], [])
         self.assertIn("3 published, 1 failed", self.ends_with(7, "--status", file="engine.json").stdout)
 
+    @unittest.skipIf(shutil.which("make") is None, "make is not installed")
     def test_make(self):
         folder, words = self.export("make")
         self.assertEqual(words, ["make", "-f", f"{folder}/Makefile", "-j", "4", "-k"])

@@ -180,25 +180,20 @@ TEST_F(Checkpoints, MayBeStoppedAgainAndAgain) {
   EXPECT_EQ(last.weights, straight.weights);
 }
 
-TEST_F(Checkpoints, OfEdgesBySourceAreResumedOnAnyNumberOfRanks) {
-  use(by_source_recipe("resume", Adam{}, 0.003f));
-  const Result straight = live({});
-  live({.stop_after = 2, .ranks = 3});
-  live({.stop_after = 3, .resume = true, .ranks = 5});
-  live({.stop_after = 11, .resume = true});
-  const Result last = live({.resume = true, .ranks = 2});
-  EXPECT_EQ(last.weights, straight.weights);
-}
-
-TEST_F(Checkpoints, OfLayersByExampleAreResumedOnAnyNumberOfRanks) {
-  if (!computes_by_example()) GTEST_SKIP() << "this device has no layers by example";
-  use(by_example_recipe(Adam{}, 0.003f));
-  const Result straight = live({});
-  live({.stop_after = 2, .ranks = 3});
-  live({.stop_after = 3, .resume = true, .ranks = 9});
-  live({.stop_after = 11, .resume = true, .threads = 2});
-  const Result last = live({.resume = true, .ranks = 4});
-  EXPECT_EQ(last.weights, straight.weights);
+TEST_F(Checkpoints, OfOtherLayoutsAreResumedOnAnyNumberOfRanks) {
+  std::vector<Recipe> recipes = {by_source_recipe("resume", Adam{}, 0.003f)};
+  if (computes_by_example()) recipes.push_back(by_example_recipe(Adam{}, 0.003f));
+  for (const Recipe& recipe : recipes) {
+    SCOPED_TRACE(recipe.name);
+    for (const std::string& name : files()) fs::remove(folder_ / name);
+    use(recipe);
+    const Result straight = live({});
+    live({.stop_after = 2, .ranks = 3});
+    live({.stop_after = 3, .resume = true, .ranks = 9});
+    live({.stop_after = 11, .resume = true, .threads = 2});
+    const Result last = live({.resume = true, .ranks = 4});
+    EXPECT_EQ(last.weights, straight.weights);
+  }
 }
 
 TEST_F(Checkpoints, OfEveryRecipeAreResumed) {

@@ -2,8 +2,10 @@
 // Cost and gradients of networks with Convolutional layers, of windows drawn at random.
 #include "tests/gradient/window_draw.h"
 #include "tests/support/gradient_check.h"
+#include "tests/support/recipes.h"
 
 #include <algorithm>
+#include <cmath>
 #include <random>
 
 #include <gtest/gtest.h>
@@ -129,6 +131,32 @@ TEST(ConvolutionGradient, AgreesWithSharedFilters) {
     problem.set_data("Out", {}, examples, seed + i + 1);
     EXPECT_TRUE(engine_agrees(problem, seed + i, {.gradient = 5e-4}));
   }
+}
+
+TEST(ConvolutionWeightNorm, CapsEachFilter) {
+  constexpr double limit = 1.1;
+  Problem problem;
+  problem.network = convolution_recipe().network;
+  for (LayerDescriptor& layer : problem.network.layers) layer.weight_norm = layer.dropout = 0.0f;
+  problem.planned_batch = 6;
+  problem.set_data("In", {.sparse = false}, 6, 1);
+  problem.set_data("Out", {}, 6, 2);
+  Problem capped = problem;
+  capped.network.layers[1].weight_norm = float(limit);
+  const reference::Network network(problem.network, problem.planned_batch, Pass::training);
+  const auto parameters = random_parameters(network, 9);
+  const std::vector<double> free = engine_step(problem, parameters).after.weight[0];
+  const std::vector<double> held = engine_step(capped, parameters).after.weight[0];
+  ASSERT_EQ(free.size(), 5u * 27u);
+  int shortened = 0;
+  for (std::size_t filter = 0; filter < free.size(); filter += 27) {
+    double squares = 0.0;
+    for (std::size_t i = filter; i < filter + 27; ++i) squares += free[i] * free[i];
+    const double factor = std::min(1.0, limit / std::sqrt(squares));
+    shortened += factor < 1.0 ? 1 : 0;
+    for (std::size_t i = filter; i < filter + 27; ++i) EXPECT_NEAR(held[i], factor * free[i], 1e-6);
+  }
+  EXPECT_GT(shortened, 0);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What is made of the tables of options: manual pages, completion in real shells, --explain and --version."""
+import os
 import pathlib
 import re
 import shutil
@@ -79,7 +80,8 @@ class Completion(PageTest):
         # compopt is for real completions only.
         code = ('compopt() { :; }; source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); '
                 '_norn_$1; printf "%s\\n" "${COMPREPLY[@]}"')
-        done = output_of("bash", "--norc", "-euc", code, "bash", script, program, *words, cwd=self.folder)
+        done = output_of("bash", "--norc", "-euc", code, "bash", script, program, *words, cwd=self.folder,
+                         env=os.environ | {"LC_ALL": "C.UTF-8"})  # bash warns of a locale that is not there
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return [line for line in done.stdout.splitlines() if line]
 

@@ -224,8 +224,12 @@ class AnotherRun(ProgramTest):
             self.skipTest("mpirun is not installed")
         first = self.start_and_wait_for_an_epoch("--threads", "1", prefix=mpirun(2))
         pid = self.path("model.nc.lock").read_text().split()[1]
-        self.refuse(first, "--force", pid=pid)
-        self.refuse(first, "--force", "--threads", "1", pid=pid, prefix=mpirun(3))
+        os.kill(int(pid), signal.SIGSTOP)  # mpirun reads its lines whoever else does, so it could end meanwhile
+        try:
+            self.refuse(first, "--force", pid=pid)
+            self.refuse(first, "--force", "--threads", "1", pid=pid, prefix=mpirun(3))
+        finally:
+            os.kill(int(pid), signal.SIGCONT)
         self.assertEqual(self.end(first)[0], 0)
 
     def test_that_begins_at_the_same_moment_is_refused(self):

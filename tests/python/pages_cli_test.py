@@ -74,7 +74,7 @@ def bash(scripts, *words, folder=None):
     """What bash offers for the last word of `norn WORDS`."""
     code = 'compopt() { :; }; source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _norn; printf "%s\\n" "${COMPREPLY[@]}"'
     done = subprocess.run(["bash", "--norc", "-euc", code, "bash", scripts / "bash", "norn", *words], capture_output=True, text=True,
-                          cwd=folder)
+                          cwd=folder, env=os.environ | {"LC_ALL": "C.UTF-8"})  # bash warns of a locale that is not there
     assert (done.returncode, done.stderr) == (0, "")
     return [line for line in done.stdout.splitlines() if line]
 

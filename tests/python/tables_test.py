@@ -104,6 +104,8 @@ def test_wrong_arguments_are_refused_before_anything_is_computed(data, model):
                           ("all of text", {"users": [0.5] * len(data)}), ("all of text", {"users": [2**70] * len(data)}),
                           ("all of text", {"users": 3}), ("`filter_pairs`: has the shape", {"filter_pairs": data.matrix[:3]}),
                           ("`score_factors`: has the shape", {"score_factors": np.ones(data.shape[1] + 1)}),
+                          ("`score_factors` is of type dict", {"score_factors": {}}),
+                          ("`filter_pairs` is of type dict", {"filter_pairs": {"items": data.matrix}}),
                           ("no unit 'x'", {"items": ["x"]})):
         if isinstance(more.get("users"), list) and len(more["users"]) != 2:
             more = {"users": more["users"][:len(data)]}

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import threading
+import time
 import unittest
 
 import executors_body
@@ -59,7 +60,11 @@ class KubernetesTest(executors_body.ExecutorTest):
         self.addCleanup(self.applier.over.set)
 
     def lose(self, name):
-        (self.path("six/jobs") / f"{name}.json").unlink()
+        manifest = self.path("six/jobs") / f"{name}.json"
+        end = time.monotonic() + 60
+        while not manifest.exists() and time.monotonic() < end:  # the journal has it first
+            time.sleep(0.01)
+        manifest.unlink()
 
     def test_six_trials(self):
         super().test_six_trials()

@@ -132,6 +132,8 @@ class WhatItSays(PageTest):
         self.assertEqual(sum(one.drawn for one in found.trials), 12)
         band = found.random_band(lambda one: 1)
         self.assertTrue(all(min(drawn) <= low <= high <= max(drawn) for _, low, high in band))
+        if len(drawn) <= 2:  # more than a tenth of the searches, (10/12)^12, has none of them
+            return
         self.assertEqual(band[-1][0], 12)
         lows = [low for _, low, _ in band]
         self.assertEqual(lows, sorted(lows))

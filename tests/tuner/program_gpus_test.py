@@ -60,10 +60,10 @@ class GpuTest(TunerTest):
 
     def test_a_gpu_is_not_free_before_the_trainer_of_a_killed_trial_is_gone(self):
         process = self.start("killed", self.gpu)
-        while not self.processes("killed")["trainer"]:
+        while not (found := self.processes("killed"))["trainer"]:
             self.assertIsNone(process.poll())
             time.sleep(0.02)
-        trainer, trial = self.processes("killed")["trainer"][0], self.processes("killed")["trial"]
+        trainer, trial = found["trainer"][0], found["trial"]
         try:
             os.kill(trainer, signal.SIGSTOP)
             process.kill()

@@ -73,7 +73,7 @@ class TunerTest(ProgramTest):
                 where = os.readlink(entry / "cwd")
             except OSError:
                 continue
-            if str(TUNER) in words and study in words:
+            if str(TUNER) in words and study in words and where == str(self.folder):
                 found["tuner"].append(int(entry.name))
             elif any(word.endswith("norn/tune/trial.py") for word in words) and any(word.startswith(folder + "/") for word in words):
                 found["trial"].append(int(entry.name))
