@@ -187,7 +187,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--epochs", type=int, default=0)
     args = parser.parse_args()
-    os.environ.pop("OPENBLAS_CORETYPE", None)  # both find out the processor
+    if args.what == "speed":
+        os.environ.pop("OPENBLAS_CORETYPE", None)  # both find out the processor
     for name in args.networks:
         case = NETWORKS[name]
         with tempfile.TemporaryDirectory() as folder:
