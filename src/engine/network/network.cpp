@@ -210,10 +210,11 @@ void Network::set_rate(float rate, std::int64_t warm_up, std::int64_t step) {
 }
 
 void Network::catch_up(std::int64_t step) {
-  for (auto& weights : parts_->state.weights) {
+  const StepFacts& facts = parts_->facts;
+  for (int edge = 0; edge < facts.edges(); ++edge) {
+    Weights* weights = this->weights(edge);
     if (!weights || weights->users > 1 || weights->steps_done().empty()) continue;
-    parts_->compute().kernels.sparse->catch_up(descriptor().training.optimizer,
-                                               parts_->state.schedule, step,
+    parts_->compute().kernels.sparse->catch_up(facts.rule(edge), parts_->state.schedule, step,
                                                weights->row_state(weights->shape().mine));
   }
 }
