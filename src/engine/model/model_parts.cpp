@@ -125,8 +125,15 @@ std::vector<HeldBuffer<float>*> layer_vectors(Network& network, int layer, bool 
   return vectors;
 }
 
-std::string layer_item(int layer, const Tensor& vector) {
-  return fmt::format("layer{}_{}", layer, vector.item);
+std::vector<SavedArray> layer_arrays(Network& network, int layer) {
+  std::vector<SavedArray> arrays;
+  for (const NetworkArray& array : network.state_arrays(layer))
+    arrays.push_back({array.tensor, array.data, &network.context().compute.memory});
+  return arrays;
+}
+
+std::string layer_item(int layer, const Tensor& array) {
+  return fmt::format("layer{}_{}", layer, array.item);
 }
 
 std::string feature_weights_item(int layer) {

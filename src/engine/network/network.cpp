@@ -149,9 +149,19 @@ std::vector<NetworkParameter> Network::parameters() {
 
 std::vector<HeldBuffer<float>*> Network::unit_vectors(int layer) {
   std::vector<HeldBuffer<float>*> vectors;
-  parts_->state.for_each_item_of(layer,
-                                 [&](HeldBuffer<float>& vector) { vectors.push_back(&vector); });
+  parts_->state.for_each_item_of(layer, [&]<typename Array>(Array& array) {
+    if constexpr (std::is_same_v<Array, HeldBuffer<float>>) vectors.push_back(&array);
+  });
   return vectors;
+}
+
+std::vector<NetworkArray> Network::state_arrays(int layer) {
+  std::vector<NetworkArray> arrays;
+  parts_->state.for_each_item_of(layer, [&]<typename Array>(Array& array) {
+    if constexpr (!std::is_same_v<Array, HeldBuffer<float>>)
+      arrays.push_back({&array.tensor(), array.address()});
+  });
+  return arrays;
 }
 
 void Network::for_each_state(
