@@ -14,7 +14,8 @@ constexpr Purpose kWorking = Purpose::working;
 // Elements of a tile of a weight gradient, of the largest call. Layers by example have terms.
 Index gradient_tile(const StepFacts& facts, int edge) {
   const Edge& e = facts.edge(edge);
-  if (facts.is_sparse_source(edge) || facts.is_shared(edge) || facts.by_example(e.destination))
+  if (facts.is_sparse_source(edge) || facts.is_shared(edge) || facts.by_example(e.destination) ||
+      facts.is_factored(e.destination))
     return 0;
   const bool by_source = facts.by_source(edge);
   const BlockPartition& cut = facts.partition(by_source ? e.source : e.destination);

@@ -52,6 +52,11 @@ const StepFacts& computable(const StepFacts& facts) {
           fmt::format("layer \"{}\" is a Pooling layer, which GPUs cannot compute yet; "
                       "compute this network on CPUs",
                       facts.layer(layer).name));
+    if (facts.is_factored(layer))
+      throw UsageError(
+          fmt::format("layer \"{}\" is Factored, which GPUs cannot train yet; "
+                      "train this network on CPUs, or remove \"Factored\"",
+                      facts.layer(layer).name));
   }
   return facts;
 }
@@ -161,7 +166,27 @@ std::vector<NetworkArray> Network::state_arrays(int layer) {
     if constexpr (!std::is_same_v<Array, HeldBuffer<float>>)
       arrays.push_back({&array.tensor(), array.address()});
   });
+  if (!is_factored(layer)) return arrays;
+  const step::FactoredRoom& room = parts_->state.room<step::FactoredRoom>(layer);
+  UnitLayer& unit = *unit_layer(layer);
+  const auto add = [&](const Tensor& tensor, float* values) {
+    arrays.push_back({&tensor, reinterpret_cast<std::byte*>(values)});
+  };
+  add(room.rows, unit.connections[0].weights().values().data);
+  add(room.last, unit.bias.value.data());
   return arrays;
+}
+
+bool Network::is_factored(int layer) const {
+  return parts_->facts.is_factored(layer);
+}
+
+void Network::factored_columns(int layer, Range columns, MatrixView<float> w) {
+  step::factored_columns(parts_->state, layer, columns, w);
+}
+
+void Network::restart_factors(int layer) {
+  if (is_factored(layer)) step::restart_factors(parts_->state, layer);
 }
 
 void Network::for_each_state(
@@ -174,6 +199,7 @@ void Network::for_each_state(
 
 void Network::initialise(std::uint64_t seed) {
   const Compute& compute = parts_->compute();
+  for (int layer : order()) restart_factors(layer);
   for (const NetworkParameter& parameter : parameters()) {
     Weights* weights = parameter.matrix;
     if (!weights) continue;

@@ -34,9 +34,9 @@ void AddSharedGradients::traffic(const StepFacts& facts, TrafficList& list) cons
 
 namespace {
 
-// Biases of layers by example are those of UpdateByOwners.
+// Biases of layers by example are those of UpdateByOwners, of factored ones a column of weights.
 bool has_own_biases(const StepFacts& facts, int layer) {
-  return !facts.is_input(layer) && !facts.by_example(layer) &&
+  return !facts.is_input(layer) && !facts.by_example(layer) && !facts.is_factored(layer) &&
          rules_of(facts.layer(layer).type).edges != EdgeKind::own;
 }
 
