@@ -57,9 +57,10 @@ struct EntryRule {
   const float* weight = nullptr;  ///< [B] of the examples; null: 1
 };
 
-/// Everything is float64 but V. What is summed over units is summed in fixed point, block by block
-/// of units, so that it depends neither on ranks nor on lanes; all other sums have an order that
-/// their shape fixes.
+/// Everything is kept in float64 but V. Products and sums of one example, unit or block are made in
+/// float32 in an order that their shape fixes, and added to what is kept; those over units are
+/// added in fixed point, block by block of units, so that they depend neither on ranks nor on
+/// lanes. Costs, overlaps, Gram terms and factors are float64 altogether.
 class FactoredKernels {
  public:
   virtual ~FactoredKernels() = default;

@@ -15,7 +15,7 @@ namespace norn {
 namespace {
 
 constexpr Index kTogether = 64;  // units or examples of a task
-constexpr Index kChains = 8;     // of a dot product, which vectors hold side by side
+constexpr Index kChains = 16;    // of a dot product, which vectors hold side by side
 
 // A run of `count` elements in place of what `buffer` held.
 template <typename T>
@@ -24,22 +24,63 @@ T* places(Buffer<T>& buffer, Index count) {
   return buffer.data();
 }
 
-// v h' of one row of V and one of h: in float64, in an order that the width fixes.
-double dot(const float* row, float last, const double* h, Index width) {
-  double chain[kChains] = {};
+// v h' of one row of V and one of h: in an order that the width fixes.
+double dot(const float* row, float last, const float* h, Index width) {
+  float chain[kChains] = {};
   const Index d = width - 1, whole = d / kChains * kChains;
   for (Index j = 0; j < whole; j += kChains)
-    for (Index c = 0; c < kChains; ++c) chain[c] += double(row[j + c]) * h[j + c];
-  for (Index j = whole; j < d; ++j) chain[j - whole] += double(row[j]) * h[j];
-  double sum = double(last) * h[d];
-  for (double part : chain) sum += part;
+    for (Index c = 0; c < kChains; ++c) chain[c] += row[j + c] * h[j + c];
+  for (Index j = whole; j < d; ++j) chain[j - whole] += row[j] * h[j];
+  double sum = double(last) * double(h[d]);
+  for (float part : chain) sum += double(part);
   return sum;
 }
 
 // sum += factor * v, a row of V.
-void add_row(double factor, const float* row, float last, Index width, double* sum) {
-  for (Index j = 0; j < width - 1; ++j) sum[j] += factor * double(row[j]);
-  sum[width - 1] += factor * double(last);
+void add_row(float factor, const float* row, float last, Index width, float* sum) {
+  for (Index j = 0; j < width - 1; ++j) sum[j] += factor * row[j];
+  sum[width - 1] += factor * last;
+}
+
+// A row of FixedSum's accumulators side by side, so that terms are added in vectors.
+class SumRow {
+ public:
+  explicit SumRow(Index width) : high_(std::size_t(width)), low_(high_), size_(high_) {}
+
+  // Adds terms, with the bits of FixedSum::add(), and sets them to 0.
+  void add(std::vector<float>& terms) {
+    constexpr double kFraction = 0x1p52;
+    constexpr std::int64_t kMask = (std::int64_t(1) << 52) - 1;
+    bool fits = true;
+    for (float term : terms) fits &= std::abs(term) < kBound;
+    fits_ = fits_ && fits;
+    for (std::size_t j = 0; fits && j < terms.size(); ++j) {
+      const double term = double(terms[j]), whole = std::floor(term);
+      size_[j] += std::int64_t(std::abs(term) * 0x1p-16);
+      // NOLINTNEXTLINE(bugprone-incorrect-roundings)
+      const std::int64_t low = low_[j] + std::int64_t((term - whole) * kFraction + 0.5);
+      high_[j] += std::int64_t(whole) + (low >> 52);
+      low_[j] = low & kMask;
+    }
+    std::fill(terms.begin(), terms.end(), 0.0f);
+  }
+  void add_to(FixedSum* sums) const {
+    for (std::size_t j = 0; j < high_.size(); ++j) {
+      sums[j].add(FixedSum::from_words(high_[j], low_[j], size_[j]));
+      if (!fits_) sums[j].add(HUGE_VAL);
+    }
+  }
+
+ private:
+  static constexpr float kBound = 0x1p62f;
+  std::vector<std::int64_t> high_, low_, size_;
+  bool fits_ = true;
+};
+
+std::vector<float> floats_of(const double* values, Index count) {
+  std::vector<float> floats(static_cast<std::size_t>(count));
+  std::transform(values, values + count, floats.begin(), [](double x) { return float(x); });
+  return floats;
 }
 
 class CpuFactored final : public FactoredKernels {
@@ -105,29 +146,27 @@ class CpuFactored final : public FactoredKernels {
     executor_.for_each(lists.examples, [&](Index e, int) {
       const double weight = rule.weight ? double(rule.weight[e]) : 1.0;
       const double root = std::sqrt(weight);
-      std::vector<double> sum(rv.empty() ? 0 : std::size_t(v.width()), 0.0);
+      const std::vector<float> source = floats_of(h.row(e), h.cols);
+      std::vector<float> sum(rv.empty() ? 0 : std::size_t(v.width()), 0.0f);
+      SumRow blocks(Index(sum.size()));
       Index block = -1;
       for (Index i = lists.row_begin.data()[e]; i < lists.row_begin.data()[e + 1]; ++i) {
         const Index k = lists.entry.data()[i];
         const Index unit = lists.unit.data()[lists.place.data()[k]];
         const float* row = v.rows.row(unit);
-        const double z = dot(row, v.last[unit], h.row(e), v.width());
+        const double z = dot(row, v.last[unit], source.data(), v.width());
         const double t = double(lists.target.data()[k]);
         r[k] = root * ((rule.one - rule.zero) * z - rule.one * t);
         cost[k] = weight * 0.5 * (t * t - 2.0 * z * t + rule.ignored * z * z);
         if (rv.empty()) continue;
-        if (unit / block_width != block) add_to(rv, e, sum);
+        if (unit / block_width != block) blocks.add(sum);
         block = unit / block_width;
-        add_row(r[k], row, v.last[unit], v.width(), sum.data());
+        add_row(float(r[k]), row, v.last[unit], v.width(), sum.data());
       }
-      if (!rv.empty()) add_to(rv, e, sum);
+      if (rv.empty()) return;
+      blocks.add(sum);
+      blocks.add_to(rv.row(e));
     });
-  }
-
-  // A block's part of a row, which begins anew.
-  static void add_to(MatrixView<FixedSum> rv, Index e, std::vector<double>& sum) {
-    for (Index j = 0; j < rv.cols; ++j) rv(e, j).add(sum[std::size_t(j)]);
-    std::fill(sum.begin(), sum.end(), 0.0);
   }
 
   void do_add_overlaps(const TargetLists& lists, VectorView<const double> r,
@@ -143,47 +182,56 @@ class CpuFactored final : public FactoredKernels {
 
   void do_update_rows(const TargetLists& lists, VectorView<const double> r, double scale,
                       MatrixView<const double> k, FactorView<float> v) override {
+    const std::vector<float> steps = rounded(executor_, k);
     executor_.for_ranges(lists.touched, kTogether, [&](Index first, Index end, int) {
-      std::vector<double> sum(std::size_t(v.width()));
+      std::vector<float> sum(std::size_t(v.width()));
       for (Index place = first; place < end; ++place) {
-        std::fill(sum.begin(), sum.end(), 0.0);
+        std::fill(sum.begin(), sum.end(), 0.0f);
         for (Index i = lists.begin.data()[place]; i < lists.begin.data()[place + 1]; ++i) {
-          const double* of_example = k.row(lists.example.data()[i]);
-          for (Index j = 0; j < v.width(); ++j) sum[std::size_t(j)] += r[i] * of_example[j];
+          const float* of_example = steps.data() + Index(lists.example.data()[i]) * k.cols;
+          const float factor = float(r[i]);
+          for (Index j = 0; j < v.width(); ++j) sum[std::size_t(j)] += factor * of_example[j];
         }
         const Index unit = lists.unit.data()[place];
         float* row = v.rows.row(unit);
-        for (Index j = 0; j < v.width() - 1; ++j)
-          row[j] = float(double(row[j]) - scale * sum[std::size_t(j)]);
-        v.last[unit] = float(double(v.last[unit]) - scale * sum[std::size_t(v.width() - 1)]);
+        const auto by = float(scale);
+        for (Index j = 0; j < v.width() - 1; ++j) row[j] -= by * sum[std::size_t(j)];
+        v.last[unit] -= by * sum[std::size_t(v.width() - 1)];
       }
     });
   }
 
-  // body(the units of a tile, their rows in float64), tile by tile.
-  template <typename Body>
+  // body(the units of a tile, their rows in one piece), tile by tile.
+  template <typename T, typename Body>
   void for_tiles(FactorView<const float> v, const Body& body) {
     const Index width = v.width();
     executor_.for_ranges(v.units(), 2 * kTogether, [&](Index first, Index end, int) {
-      std::vector<double> rows(std::size_t((end - first) * width));
+      std::vector<T> rows(std::size_t((end - first) * width));
       for (Index i = first; i < end; ++i) {
-        double* to = rows.data() + (i - first) * width;
+        T* to = rows.data() + (i - first) * width;
         std::copy_n(v.rows.row(i), width - 1, to);
-        to[width - 1] = double(v.last[i]);
+        to[width - 1] = T(v.last[i]);
       }
-      body(Range{first, end}, MatrixView<const double>{rows.data(), end - first, width, width});
+      body(Range{first, end}, MatrixView<const T>{rows.data(), end - first, width, width});
     });
   }
 
+  // By the difference from 1, which is small: its product may be rounded.
   void do_fold(MatrixView<const double> u, FactorView<float> v) override {
-    for_tiles(v, [&](Range units, MatrixView<const double> rows) {
-      std::vector<double> product(std::size_t(rows.size()));
-      const MatrixView<double> to{product.data(), rows.rows, rows.cols, rows.cols};
-      multiply_doubles(executor_, 1.0, rows, As::it_is, u, As::it_is, Existing::overwrite, to);
+    const Index width = v.width();
+    std::vector<float> difference(std::size_t(width * width));
+    for (Index i = 0; i < width; ++i)
+      for (Index j = 0; j < width; ++j)
+        difference[std::size_t(i * width + j)] = float(u(i, j) - (i == j ? 1.0 : 0.0));
+    for_tiles<float>(v, [&](Range units, MatrixView<const float> rows) {
+      std::vector<float> product(std::size_t(rows.size()));
+      const MatrixView<float> to{product.data(), rows.rows, width, width};
+      multiply_floats(rows, {difference.data(), width, width, width}, to);
       for (Index i = units.begin; i < units.end; ++i) {
-        const double* row = to.row(i - units.begin);
-        std::transform(row, row + rows.cols - 1, v.rows.row(i), [](double x) { return float(x); });
-        v.last[i] = float(row[rows.cols - 1]);
+        const float* change = to.row(i - units.begin);
+        float* row = v.rows.row(i);
+        for (Index j = 0; j < width - 1; ++j) row[j] += change[j];
+        v.last[i] += change[width - 1];
       }
     });
   }
@@ -191,10 +239,10 @@ class CpuFactored final : public FactoredKernels {
   // One element after the other, for ranks have other tiles.
   void do_product(FactorView<const float> v, MatrixView<const double> u, Range columns,
                   MatrixView<float> w) override {
-    std::vector<double> transposed(std::size_t(columns.count() * v.width()));
+    std::vector<float> transposed(std::size_t(columns.count() * v.width()));
     for (Index c = columns.begin; c < columns.end; ++c)
       for (Index j = 0; j < v.width(); ++j)
-        transposed[std::size_t((c - columns.begin) * v.width() + j)] = u(j, c);
+        transposed[std::size_t((c - columns.begin) * v.width() + j)] = float(u(j, c));
     executor_.for_ranges(v.units(), kTogether, [&](Index first, Index end, int) {
       for (Index i = first; i < end; ++i)
         for (Index c = 0; c < columns.count(); ++c)
@@ -206,7 +254,7 @@ class CpuFactored final : public FactoredKernels {
   void do_add_gram(FactorView<const float> v, MatrixView<FixedSum> g) override {
     const Index width = v.width();
     std::vector<double> rows(std::size_t(v.units() * width)), term(std::size_t(width * width));
-    for_tiles(v, [&](Range units, MatrixView<const double> tile) {
+    for_tiles<double>(v, [&](Range units, MatrixView<const double> tile) {
       std::copy_n(tile.data, tile.size(), rows.data() + units.begin * width);
     });
     const MatrixView<const double> all{rows.data(), v.units(), width, width};
@@ -219,16 +267,17 @@ class CpuFactored final : public FactoredKernels {
 
   void do_values(MatrixView<const double> h, FactorView<const float> v,
                  MatrixView<float> z) override {
+    const std::vector<float> sources = rounded(executor_, h);
     executor_.for_ranges(v.units(), kTogether, [&](Index first, Index end, int) {
       for (Index e = 0; e < h.rows; ++e)
         for (Index i = first; i < end; ++i)
-          z(e, i) = float(dot(v.rows.row(i), v.last[i], h.row(e), v.width()));
+          z(e, i) = float(dot(v.rows.row(i), v.last[i], sources.data() + e * h.cols, v.width()));
     });
   }
 
   void do_multiply(double scale, MatrixView<const double> a, As a_as, MatrixView<const double> b,
                    As b_as, Existing existing, MatrixView<double> c) override {
-    multiply_doubles(executor_, scale, a, a_as, b, b_as, existing, c);
+    multiply_rounded(executor_, scale, a, a_as, b, b_as, existing, c);
   }
   double do_factorize(MatrixView<double> a) override { return cholesky_factor(executor_, a); }
   void do_solve(MatrixView<const double> factor, MatrixView<double> b) override {

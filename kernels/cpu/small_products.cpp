@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <vector>
 
 namespace norn {
 namespace {
@@ -71,6 +72,16 @@ void solve_panel(Executor& executor, MatrixView<const double> l, bool transposed
 
 }  // namespace
 
+std::vector<float> rounded(Executor& executor, MatrixView<const double> m) {
+  std::vector<float> floats(std::size_t(m.size()));
+  executor.for_ranges(m.rows, kPanel, [&](Index first, Index end, int) {
+    for (Index r = first; r < end; ++r)
+      std::transform(m.row(r), m.row(r) + m.cols, floats.data() + r * m.cols,
+                     [](double x) { return float(x); });
+  });
+  return floats;
+}
+
 void multiply_doubles(Executor& executor, double scale, MatrixView<const double> a, As a_as,
                       MatrixView<const double> b, As b_as, Existing existing,
                       MatrixView<double> c) {
@@ -85,6 +96,40 @@ void multiply_doubles(Executor& executor, double scale, MatrixView<const double>
                 b_as == As::it_is ? CblasNoTrans : CblasTrans, blas_size(rows), blas_size(cols),
                 blas_size(depth), scale, from(a, a_as, true, r), stride_of(a),
                 from(b, b_as, false, q), stride_of(b), keep, c.row(r) + q, stride_of(c));
+  });
+}
+
+void multiply_floats(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> c) {
+  const OneBlasThread alone;
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, blas_size(c.rows), blas_size(c.cols),
+              blas_size(a.cols), 1.0f, a.data, stride_of(a), b.data, stride_of(b), 0.0f, c.data,
+              stride_of(c));
+}
+
+void multiply_rounded(Executor& executor, double scale, MatrixView<const double> a, As a_as,
+                      MatrixView<const double> b, As b_as, Existing existing,
+                      MatrixView<double> c) {
+  const OneBlasThread alone;
+  const Index depth = a_as == As::it_is ? a.cols : a.rows;
+  const std::vector<float> left = rounded(executor, a), right = rounded(executor, b);
+  const Index across = tiles(c.cols, kTileCols);
+  executor.for_each(tiles(c.rows, kTileRows) * across, [&](Index number, int) {
+    const Index r = number / across * kTileRows, q = number % across * kTileCols;
+    const Index rows = std::min(kTileRows, c.rows - r), cols = std::min(kTileCols, c.cols - q);
+    std::vector<float> tile(std::size_t(rows * cols), 0.0f);
+    if (depth > 0)
+      cblas_sgemm(CblasRowMajor, a_as == As::it_is ? CblasNoTrans : CblasTrans,
+                  b_as == As::it_is ? CblasNoTrans : CblasTrans, blas_size(rows), blas_size(cols),
+                  blas_size(depth), 1.0f, left.data() + (a_as == As::it_is ? r * a.cols : r),
+                  blas_size(std::max<Index>(1, a.cols)),
+                  right.data() + (b_as == As::it_is ? q : q * b.cols),
+                  blas_size(std::max<Index>(1, b.cols)), 0.0f, tile.data(), blas_size(cols));
+    for (Index i = 0; i < rows; ++i) {
+      double* to = c.row(r + i) + q;
+      const float* product = tile.data() + i * cols;
+      for (Index j = 0; j < cols; ++j)
+        to[j] = (existing == Existing::add ? to[j] : 0.0) + scale * double(product[j]);
+    }
   });
 }
 

@@ -15,7 +15,6 @@
 #include "src/step/program.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -105,16 +104,16 @@ void send_delta(State& state, int layer, const float* weight, MatrixView<const d
     unit.delta_sum.add(state.compute(), mine.begin, term.view().columns(mine.begin, mine.count()));
 }
 
-// (mean of H' H / B + damping times the mean of its diagonal)^-1: at steps 0, 1, 2, 4, 8 .., and
-// whenever U goes into V.
-void refresh_curvature(const Batch& b, float damping, bool folds) {
+// (mean of H' H / B + damping times the mean of its diagonal)^-1, at every so many steps that it
+// costs no more than a part of them. Of a short batch the mean takes a part, too.
+void refresh_curvature(const Batch& b, float damping, Index batch) {
   const MatrixView<double> mean = b.room.mean.view();
-  const auto steps = std::uint64_t(b.room.progress.data()[1]);
-  const double share = 1.0 / std::min(double(steps) + 1.0, kMeanSteps);
+  const auto steps = Index(b.room.progress.data()[1]);
+  const double share = double(b.h.rows) / double(batch) / std::min(double(steps) + 1.0, kMeanSteps);
   for (Index i = 0; i < mean.rows; ++i)
     for (Index j = 0; j < mean.cols; ++j) mean(i, j) *= 1.0 - share;
   b.kernels.multiply(share / double(b.h.rows), b.h, As::transposed, b.h, As::it_is, kAdd, mean);
-  if (!folds && steps != 0 && !std::has_single_bit(steps)) return;
+  if (steps % ((mean.rows + batch - 1) / batch) != 0) return;
   double trace = 0.0;
   for (Index i = 0; i < mean.rows; ++i) trace += mean(i, i);
   // A batch of which all weights are 0 says nothing.
@@ -224,16 +223,18 @@ void FactoredUpdate::run(State& state) const {
   const std::int64_t next = state.now.position.step + 1;
   const bool folds = next % every == 0;
   const EntryRule rule = entry_rule(state, layer);
+  const bool newton = factored.rule == FactoredRule::newton;
   const double rate = rate_of(state, factored);
-  const Batch b = batch_of(state, layer, rate, rule.zero);
+  // A short batch knows little of the curvature: its step is shorter.
+  const double part = newton ? double(state.examples()) / double(state.facts.batch()) : 1.0;
+  const Batch b = batch_of(state, layer, rate * part, rule.zero);
   scale_by_weights(rule.weight, b.h);
   scale_by_weights(rule.weight, b.projected);
   const double all_units = find_delta(b);
   sum_costs(state, layer, rule.ignored > 0.0 ? 0.0 : all_units);
   send_delta(state, layer, rule.weight, b.p);
   if (!std::isfinite(all_units)) return;  // which the cost tells
-  const bool newton = factored.rule == FactoredRule::newton;
-  if (newton) refresh_curvature(b, factored.damping, folds);
+  if (newton) refresh_curvature(b, factored.damping, state.facts.batch());
   find_step_rows(b, newton);
   if (!change_small(b)) throw too_long(state, layer, rate, largest_share(b));
   change_gram(b);
