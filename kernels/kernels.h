@@ -5,6 +5,7 @@
 #include "kernels/convolution.h"
 #include "kernels/cost.h"
 #include "kernels/dense.h"
+#include "kernels/factored.h"
 #include "kernels/fixed.h"
 #include "kernels/fused.h"
 #include "kernels/normalization.h"
@@ -39,6 +40,7 @@ struct Kernels {
   std::unique_ptr<SelectKernels> select;
   std::unique_ptr<ConvolutionKernels> convolution;  ///< null where the device has none
   std::unique_ptr<PoolingKernels> pooling;          ///< null where the device has none
+  std::unique_ptr<FactoredKernels> factored;        ///< null where the device has none
   std::unique_ptr<FusedKernels> fused;              ///< null where the device has none
   std::unique_ptr<RecommendKernels> recommend;      ///< null where the device has none
   std::unique_ptr<WorkQueue> queue;

@@ -2,15 +2,12 @@
 // Dense products by BLAS, cut into canonical tiles that the lanes share.
 
 #include "kernels/common/shape_text.h"
+#include "kernels/cpu/blas_thread.h"
 #include "kernels/cpu/dense_rows.h"
 #include "kernels/cpu/families.h"
 #include "src/tensor/block_partition.h"
 
 #include <algorithm>
-#include <limits>
-#include <mutex>
-
-#include <cblas.h>
 
 namespace norn {
 namespace {
@@ -20,21 +17,6 @@ namespace {
 /// 2-9 % of the speed of the product in one piece.
 constexpr Index kTileRows = 256;
 constexpr Index kTileCols = 512;
-
-blasint blas_size(Index size) {
-  if (size > std::numeric_limits<blasint>::max())
-    throw ShapeError(fmt::format(
-        "dense: a size or stride of {} is beyond the {} that this BLAS takes; cut the matrix", size,
-        std::numeric_limits<blasint>::max()));
-  return blasint(size);
-}
-
-/// BLAS asks for a stride of at least 1, and of at least the columns, for empty and one-row
-/// matrices too.
-template <typename T>
-blasint stride_of(const MatrixView<T>& m) {
-  return blas_size(std::max({m.stride, m.cols, Index(1)}));
-}
 
 /// One side of a result cut into runs of at most `tile`, none of which crosses from one block to
 /// the next. Some may be empty.
@@ -57,36 +39,6 @@ class Cuts {
   Index block_;
   Index tile_;
   Index per_block_;
-};
-
-/// Who computes with BLAS at the moment, and its number of threads before they did.
-struct BlasUsers {
-  std::mutex mutex;
-  int count = 0;
-  int threads_before = 1;
-};
-
-/// While one lives, a product of BLAS takes the thread that calls it: the lanes are the
-/// parallelism, and threads below them would only contend. Their number is the process's, and so
-/// whoever else computes in it has it back after the product.
-class OneBlasThread {
- public:
-  OneBlasThread() {
-    const std::lock_guard lock(shared.mutex);
-    if (shared.count++ > 0) return;
-    shared.threads_before = openblas_get_num_threads();
-    if (shared.threads_before > 1) openblas_set_num_threads(1);
-  }
-  ~OneBlasThread() {
-    const std::lock_guard lock(shared.mutex);
-    if (--shared.count == 0 && shared.threads_before > 1)
-      openblas_set_num_threads(shared.threads_before);
-  }
-  OneBlasThread(const OneBlasThread&) = delete;
-  OneBlasThread& operator=(const OneBlasThread&) = delete;
-
- private:
-  static inline BlasUsers shared;
 };
 
 class CpuDense final : public DenseKernels {

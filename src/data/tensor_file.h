@@ -13,8 +13,8 @@
 #include <variant>
 #include <vector>
 
-/// NetCDF files of attributes and float vectors: model files and checkpoints. What the items mean
-/// is the engine's affair.
+/// NetCDF files of attributes and vectors of numbers: model files and checkpoints. What the items
+/// mean is the engine's affair.
 namespace norn {
 
 using Attribute = std::variant<std::int32_t, std::uint32_t, std::int64_t, std::uint64_t, float,
@@ -33,10 +33,12 @@ class TensorFileWriter {
   /// Defines a one-dimensional variable over a dimension, which is new or of the same size. Define
   /// all before the first write.
   void define_float(const std::string& variable, const std::string& dimension, Index size);
+  void define_double(const std::string& variable, const std::string& dimension, Index size);
   /// Bytes that are no numbers.
   void define_bytes(const std::string& variable, const std::string& dimension, Index size);
   /// Writes elements [first, first + values.size()).
   void write(const std::string& variable, Index first, std::span<const float> values);
+  void write(const std::string& variable, Index first, std::span<const double> values);
   void write(const std::string& variable, Index first, std::span<const std::uint8_t> values);
   void commit();
 
@@ -70,8 +72,9 @@ class TensorFileReader {
   /// Elements in all, whatever the number of dimensions.
   Index size(const std::string& variable) const;
   /// Reads elements [first, first + values.size()) of a variable (row-major when it has several
-  /// dimensions).
+  /// dimensions). Numbers are converted.
   void read(const std::string& variable, Index first, std::span<float> values) const;
+  void read(const std::string& variable, Index first, std::span<double> values) const;
   /// All bytes of a variable of bytes.
   std::vector<char> read_bytes(const std::string& variable) const;
   /// Reads every checksummed variable once and compares; throws DataError naming the variable.

@@ -20,8 +20,9 @@ constexpr Index kVerifyChunk = Index(1) << 20;  // elements
 
 /// Reads elements [first, first + count) of a variable of any shape in row-major order, as the
 /// fewest blocks: each time as many whole slabs of the outermost aligned dimension as fit.
+template <typename T>
 void read_flat(const NetcdfFile& file, const std::string& variable,
-               const std::vector<Index>& extent, Index first, std::span<float> values) {
+               const std::vector<Index>& extent, Index first, std::span<T> values) {
   const std::size_t rank = extent.size();
   std::vector<Index> inner(rank, 1);  // elements of one step along each dimension
   for (std::size_t d = rank - 1; d > 0; --d) inner[d - 1] = inner[d] * extent[d];
@@ -61,7 +62,8 @@ struct TensorFileReader::State {
     return std::move(*value);
   }
 
-  void read(const std::string& variable, Index first, std::span<float> values) const {
+  template <typename T>
+  void read(const std::string& variable, Index first, std::span<T> values) const {
     if (!file.has_variable(variable)) fail(fmt::format("variable \"{}\" is missing", variable));
     const std::vector<Index> extent = file.extent(variable);
     const Index size = file.size(variable);
@@ -72,12 +74,13 @@ struct TensorFileReader::State {
     read_flat(file, variable, extent, first, values);
   }
 
+  template <typename T>
   void read_whole(const std::string& variable) const {
-    std::vector<float> chunk;
+    std::vector<T> chunk;
     const Index size = file.size(variable);
     for (Index first = 0; first < size; first += kVerifyChunk) {
       chunk.resize(std::size_t(std::min(kVerifyChunk, size - first)));
-      read(variable, first, std::span<float>(chunk));
+      read(variable, first, std::span<T>(chunk));
     }
   }
 };
@@ -160,6 +163,11 @@ void TensorFileReader::read(const std::string& variable, Index first,
   state_->read(variable, first, values);
 }
 
+void TensorFileReader::read(const std::string& variable, Index first,
+                            std::span<double> values) const {
+  state_->read(variable, first, values);
+}
+
 std::vector<char> TensorFileReader::read_bytes(const std::string& variable) const {
   std::vector<char> bytes(std::size_t(size(variable)));
   state_->file.read_bytes(variable, 0, bytes);
@@ -170,10 +178,16 @@ void TensorFileReader::verify() const {
   // What is read from its beginning to its end is compared with its checksum.
   for (const std::string& variable : state_->file.variables()) {
     if (!state_->file.attribute(kChecksumAttribute, variable)) continue;
-    if (state_->file.type(variable) == StoredType::uint8)
-      read_bytes(variable);
-    else
-      state_->read_whole(variable);
+    switch (state_->file.type(variable)) {
+      case StoredType::uint8:
+        read_bytes(variable);
+        break;
+      case StoredType::float64:
+        state_->read_whole<double>(variable);
+        break;
+      default:
+        state_->read_whole<float>(variable);
+    }
   }
 }
 

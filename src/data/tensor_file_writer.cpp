@@ -71,6 +71,11 @@ void TensorFileWriter::define_float(const std::string& variable, const std::stri
   state_->define(variable, dimension, size, StoredType::float32);
 }
 
+void TensorFileWriter::define_double(const std::string& variable, const std::string& dimension,
+                                     Index size) {
+  state_->define(variable, dimension, size, StoredType::float64);
+}
+
 void TensorFileWriter::define_bytes(const std::string& variable, const std::string& dimension,
                                     Index size) {
   state_->define(variable, dimension, size, StoredType::uint8);
@@ -84,6 +89,11 @@ void TensorFileWriter::write(const std::string& variable, Index first,
 void TensorFileWriter::write(const std::string& variable, Index first,
                              std::span<const float> values) {
   state_->write(variable, first, values, StoredType::float32);
+}
+
+void TensorFileWriter::write(const std::string& variable, Index first,
+                             std::span<const double> values) {
+  state_->write(variable, first, values, StoredType::float64);
 }
 
 void TensorFileWriter::commit() {

@@ -70,6 +70,17 @@ struct TextPlace {
   int column = 0;
 };
 
+/// How a factored output layer makes its steps: by its gradient, or by that times the inverse of
+/// the mean covariance of what it reads. none: its weights are stored and updated one by one.
+enum class FactoredRule { none, newton, sgd };
+struct FactoredOutput {
+  FactoredRule rule = FactoredRule::none;
+  std::optional<float> rate;      ///< in place of the network's; nothing: that
+  float damping = 0.1f;           ///< Newton: of the covariance, in means of its diagonal
+  std::optional<int> fold_every;  ///< steps; nothing: such that it costs a quarter of the rest
+  bool is_on() const { return rule != FactoredRule::none; }
+};
+
 struct LayerDescriptor {
   std::string name;
   LayerKind kind = LayerKind::hidden;
@@ -93,6 +104,7 @@ struct LayerDescriptor {
   std::vector<SharedWeights> shared_weights;
   bool batch_normalization = false;
   std::optional<SparsenessPenalty> sparseness;  ///< overrides the network's
+  FactoredOutput factored;
 
   PoolingFunction function = PoolingFunction::none;
   std::array<Index, 3> kernel = {1, 1, 1};

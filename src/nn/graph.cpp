@@ -315,6 +315,7 @@ Faults faults_in_use(const Graph& graph, Use use, const std::string& where) {
     find_idle_dropout(graph, faults);
     graph_parts::find_idle_on_channels(graph, faults);
     find_shared_norms(graph, faults);
+    graph_parts::find_idle_factors(graph, faults);
   }
   return faults;
 }
@@ -349,6 +350,7 @@ void resolve(Graph& graph, const std::vector<DatasetShape>* datasets, const std:
   graph_parts::check_edges_by_unit(graph, datasets ? *datasets : none, known, faults);
   graph_parts::check_windows(graph, datasets ? *datasets : none, faults);
   graph_parts::check_weighting(graph, datasets ? *datasets : none, faults);
+  graph_parts::check_factors(graph, datasets ? *datasets : none, faults);
   graph_parts::check_augmentation(graph, datasets ? *datasets : none, known, faults);
   // A connection whose source is misspelt is missing, which is no error of its own.
   if (is_connected(graph)) graph_parts::resolve_shared_weights(graph, known, faults);

@@ -79,6 +79,10 @@ void check_weighting(const Graph& graph, const std::vector<DatasetShape>& datase
 /// Images are moved in dense data only, by less than their size.
 void check_augmentation(const Graph& graph, const std::vector<DatasetShape>& datasets,
                         const KnownSizes& known, Faults& faults);
+/// What factored output layers cannot be combined with; and that their source is dense and their
+/// targets sparse.
+void find_idle_factors(const Graph& graph, Faults& faults);
+void check_factors(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults);
 /// Sets shared_with and transposed of edges; chains lead to the edge that owns the weights.
 void resolve_shared_weights(Graph& graph, const KnownSizes& known, Faults& faults);
 /// Whether those weights exist, and are stored as all their users read them: a sparse input reads

@@ -208,6 +208,39 @@ Key augment_key() {
       kInput);
 }
 
+Key factored_key() {
+  Key rule = enum_key<FactoredRule>(
+      "Rule", {{"Newton", FactoredRule::newton}, {"SGD", FactoredRule::sgd}},
+      [](auto& d) -> auto& { return d.layer.factored.rule; },
+      "SGD: the layer's step of gradient descent. Newton: that times the inverse of the mean "
+      "covariance of its source's activations.");
+  rule.required = true;
+  Key damping = number_key(
+      "Damping", [](auto& d) -> auto& { return d.layer.factored.damping; }, above(0),
+      "Newton: what is added to the diagonal of the covariance, in means of that diagonal.");
+  return for_kinds(
+      object_key(
+          "Factored",
+          {rule,
+           by_default(number_key(
+                          "Rate", [](auto& d) -> auto& { return d.layer.factored.rate; }, above(0),
+                          "Learning rate of the layer, which the schedule changes as the "
+                          "network's. Of Newton the share of the way to the least squares of a "
+                          "batch, for units without a stored target; docs/user/numerics.md has "
+                          "its bounds."),
+                      "the network's"),
+           damping,
+           by_default(
+               integer_key(
+                   "FoldEvery", [](auto& d) -> auto& { return d.layer.factored.fold_every; },
+                   from_to(1, 65535), "Steps after which the product is folded into one matrix."),
+               "as many as make that cost a quarter of the rest of a step, at most 64")},
+          "Linear layers of networks with ErrorFunction L2: in training the weights are a "
+          "product of two matrices, so that a step costs what the stored targets do, and "
+          "not all units. The same function, and ordinary models. Norn's own."),
+      kOutput);
+}
+
 std::vector<Key> activation_keys() {
   std::vector<Key> keys;
   keys.push_back(activation_key());
@@ -284,6 +317,7 @@ std::vector<Key> make_layer_keys() {
       "pDropout)."));
   for (Key& key : activation_keys()) keys.push_back(std::move(key));
   for (Key& key : layer_weight_keys()) keys.push_back(std::move(key));
+  keys.push_back(factored_key());
   for (Key& key : layer_window_keys()) keys.push_back(std::move(key));
   for (Key& key : refused_keys()) keys.push_back(std::move(key));
   return keys;

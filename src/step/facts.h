@@ -118,6 +118,12 @@ class StepFacts {
   /// Edges that use the weights that `edge` owns, among those that take part.
   int users(int edge) const;
   bool is_shared(int edge) const { return users(owner(edge)) > 1; }
+  /// How the weights that an edge uses are updated, and how vectors of layers' units are, biases
+  /// among them; and how many arrays of state each of their elements has, none without training.
+  const UpdateRule& rule(int edge) const;
+  const UpdateRule& unit_rule() const { return graph_.network.training.optimizer; }
+  int slots(int edge) const { return training() ? slots_of(rule(edge)) : 0; }
+  int unit_slots() const { return training() ? slots_of(unit_rule()) : 0; }
   /// Whether an edge's weights are rows of destination units as it uses them, so that a product
   /// begins with the bias.
   bool begins_with_bias(int edge) const;
@@ -156,6 +162,12 @@ class StepFacts {
   bool keeps_z(int layer) const;
   /// Units of a layer that one call may have.
   Index units_at_once(int layer) const;
+  /// Whether an output layer's weights are a product in training, and after how many steps that is
+  /// folded.
+  bool is_factored(int layer) const {
+    return training() && is_output(layer) && this->layer(layer).factored.is_on();
+  }
+  Index fold_every(int layer) const;
   /// Whether a layer has a bound on the norm of each unit's weights from all its sources together.
   bool bounds_sources_together(int layer) const {
     return this->layer(layer).weight_norm > 0.0f && matrices(layer).size() > 1;

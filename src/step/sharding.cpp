@@ -36,7 +36,9 @@ class Chooser {
       if (by_example(destination)) return false;
       if (edge.by_unit() && has_blocks_of(destination, layer, batch, rule)) continue;
       if (!edge.has_weights()) return false;
-      if (shares_[std::size_t(number)] || layer_of(destination).weight_norm > 0.0f) return false;
+      if (shares_[std::size_t(number)] || layer_of(destination).weight_norm > 0.0f ||
+          layer_of(destination).factored.is_on())
+        return false;
       destinations += layer_of(destination).units();
     }
     return destinations > 0 && source.units() >= kClearlyWider * destinations &&

@@ -77,9 +77,11 @@ class State : public StepTensors {
     return inputs[layer] ? inputs[layer]->output() : units[layer]->output(examples);
   }
   LayerOutput output_of(int layer) const { return output_of(layer, now.examples); }
-  WeightStep weight_step() const {
-    return {network().training.optimizer, schedule, now.position.step, 1.0f / float(now.examples)};
-  }
+  /// An update of an edge's weights, and of vectors of layers' units.
+  WeightStep weight_step(int edge) const { return step_by(facts.rule(edge)); }
+  WeightStep unit_step() const { return step_by(facts.unit_rule()); }
+  /// Of gradients: they are means over the batch.
+  float gradient_scale() const { return 1.0f / float(now.examples); }
   int edge_of(int layer, std::size_t connection) const { return facts.matrices(layer)[connection]; }
   SharedGradient& shared_gradient(int layer, std::size_t connection) {
     return *shared[edge_of(layer, connection)];
@@ -89,6 +91,9 @@ class State : public StepTensors {
   void load(bool with_targets);
 
  private:
+  WeightStep step_by(const UpdateRule& rule) const {
+    return {rule, schedule, now.position.step, gradient_scale()};
+  }
   void begin_arrays();
   void connect(int layer);
   Numbered<char> loaded_;  // whether this step has a batch

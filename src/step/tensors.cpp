@@ -11,14 +11,11 @@ namespace {
 
 constexpr Purpose kWorking = Purpose::working;
 
-int slots(const StepFacts& facts) {
-  return facts.training() ? slots_of(facts.graph().network.training.optimizer) : 0;
-}
-
 // Elements of a tile of a weight gradient, of the largest call. Layers by example have terms.
 Index gradient_tile(const StepFacts& facts, int edge) {
   const Edge& e = facts.edge(edge);
-  if (facts.is_sparse_source(edge) || facts.is_shared(edge) || facts.by_example(e.destination))
+  if (facts.is_sparse_source(edge) || facts.is_shared(edge) || facts.by_example(e.destination) ||
+      facts.is_factored(e.destination))
     return 0;
   const bool by_source = facts.by_source(edge);
   const BlockPartition& cut = facts.partition(by_source ? e.source : e.destination);
@@ -77,7 +74,7 @@ void StepTensors::add_layer(const StepFacts& facts, int layer) {
   }
   if (facts.is_input(layer)) return;
   units[layer] =
-      std::make_unique<UnitLayer>(facts.layer_settings(layer), slots(facts), facts.device());
+      std::make_unique<UnitLayer>(facts.layer_settings(layer), facts.unit_slots(), facts.device());
   if (facts.training() && facts.bounds_sources_together(layer))
     weight_squares[layer] = {"squares of weights", kWorking, units[layer]->mine().count()};
   if (!facts.sums_over_sources(layer)) return;
@@ -97,8 +94,8 @@ void StepTensors::add_edge(const StepFacts& facts, int edge) {
   if (!facts.edge_takes_part(edge) || !facts.has_weights(edge)) return;
   const int owner = facts.owner(edge);
   const auto make = [&] {
-    return std::make_unique<Weights>(facts.weight_shape(owner), slots(facts), facts.training(),
-                                     facts.device());
+    return std::make_unique<Weights>(facts.weight_shape(owner), facts.slots(owner),
+                                     facts.training(), facts.device());
   };
   if (owner == edge) {
     weights[edge] = make();

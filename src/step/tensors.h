@@ -71,7 +71,9 @@ struct StepTensors {
   /// visit(array), of those that belong to a layer.
   template <typename Visit>
   void for_each_of(int layer, const Visit& visit);
-  /// The same, of vectors of its units that model files hold: parameters, and state of the rule.
+  /// The same, of those that model files hold: vectors of its units, which are HeldBuffer<float>,
+  /// parameters and state of the rule; and state of any other shape, whole or with a row a unit,
+  /// which is float32 or float64.
   template <typename Visit>
   void for_each_item_of(int layer, const Visit& visit);
   /// All parameters of the network: matrix(edge, Weights), then vector(layer, HeldBuffer<float>).
@@ -106,10 +108,17 @@ template <typename Visit>
 void StepTensors::for_each_item_of(int layer, const Visit& visit) {
   for_each_of(layer, [&]<typename Array>(Array& array) {
     if (array.tensor().item.empty()) return;
-    if constexpr (std::is_same_v<Array, HeldBuffer<float>>)
+    if constexpr (std::is_same_v<Array, HeldBuffer<float>>) {
       visit(array);
-    else
-      require(false, "StepTensors: model files hold vectors of float32 by units");
+    } else if constexpr (std::is_same_v<Array, HeldMatrix<float>> ||
+                         std::is_same_v<Array, HeldMatrix<double>> ||
+                         std::is_same_v<Array, HeldBuffer<double>>) {
+      require(array.tensor().purpose == Purpose::state,
+              "StepTensors: parameters that are no weights are vectors of units, of float32");
+      visit(array);
+    } else {
+      require(false, "StepTensors: model files hold float32 and float64");
+    }
   });
 }
 
@@ -119,8 +128,9 @@ void StepTensors::for_each_parameter(const StepFacts& facts, const Matrix& matri
   for (int edge = 0; edge < facts.edges(); ++edge)
     if (weights[edge]) matrix(edge, *weights[edge]);
   for (int layer : facts.order())
-    for_each_item_of(layer, [&](HeldBuffer<float>& array) {
-      if (array.tensor().purpose == Purpose::parameter) vector(layer, array);
+    for_each_item_of(layer, [&]<typename Array>(Array& array) {
+      if constexpr (std::is_same_v<Array, HeldBuffer<float>>)
+        if (array.tensor().purpose == Purpose::parameter) vector(layer, array);
     });
 }
 

@@ -55,9 +55,12 @@ double WorkList::operand_bytes() const {
   return facts_.device().casts_operands ? kBf16 : kFloat;
 }
 
-double WorkList::update_bytes() const {
-  const int slots = facts_.training() ? slots_of(facts_.graph().network.training.optimizer) : 0;
-  return 2.0 * kFloat * (1.0 + double(slots));
+double WorkList::update_bytes(int edge) const {
+  return 2.0 * kFloat * (1.0 + double(facts_.slots(edge)));
+}
+
+double WorkList::unit_update_bytes() const {
+  return 2.0 * kFloat * (1.0 + double(facts_.unit_slots()));
 }
 
 double WorkList::calls_for(int layer) const {
@@ -126,7 +129,7 @@ void WorkList::catch_up_rows(int edge) {
   const double units = double(facts_.units(facts_.edge(edge).destination));
   add({.kind = Work::Kind::rows,
        .stage = "rows caught up",
-       .bytes = touches(facts_, edge).returned * units * update_bytes(),
+       .bytes = touches(facts_, edge).returned * units * update_bytes(edge),
        .edge = edge});
 }
 
@@ -154,7 +157,7 @@ void WorkList::update_rows(int edge) {
   add({.kind = Work::Kind::rows,
        .stage = "sparse update",
        .flops = 2.0 * all * units,
-       .bytes = touched * update_bytes(),
+       .bytes = touched * update_bytes(edge),
        .gathered = all * units * operand_bytes(),
        .calls = 3.0,
        .edge = edge,
@@ -172,7 +175,7 @@ void WorkList::update(const char* stage, int edge) {
   add({.kind = Work::Kind::update,
        .stage = stage,
        .flops = 2.0 * batch() * weights,
-       .bytes = weights * (shared ? kFloat : update_bytes() + bf16),  // shared: the gradient
+       .bytes = weights * (shared ? kFloat : update_bytes(edge) + bf16),  // shared: the gradient
        .calls = calls_of(edge),
        .edge = edge,
        .updated = shared ? 0.0 : weights,

@@ -71,8 +71,9 @@ class WorkList {
   double rows_of(int layer) const { return batch() * double(facts_.units(layer)); }
   double own_weights(int edge) const;
   double operand_bytes() const;
-  /// A weight, and its state, read and written.
-  double update_bytes() const;
+  /// A weight of an edge, and its state, read and written; the same of a vector of units.
+  double update_bytes(int edge) const;
+  double unit_update_bytes() const;
   /// Of the own blocks of a layer; a GPU takes a hidden layer's together.
   double calls_for(int layer) const;
   /// Of an output layer whose blocks may compute their loss in their product.

@@ -122,6 +122,30 @@ TEST(TensorFile, VectorsWrittenInAnyOrderComeBackTheSame) {
               HasSubstr("variable \"none\" is missing"));
 }
 
+TEST(TensorFile, DoublesKeepTheirBitsAndAreVerified) {
+  const unsigned seed = fresh_seed();
+  SCOPED_TRACE(seed);
+  std::mt19937_64 random(seed);
+  std::uniform_real_distribution<double> draw(-1.0, 1.0);
+  const TempDir folder;
+  std::vector<double> values(10'007);
+  for (double& value : values) value = std::ldexp(draw(random), int(random() % 600) - 300);
+  TensorFileWriter writer(folder / "x.nc");
+  writer.define_double("state", "stateDim", Index(values.size()));
+  writer.define_double("nothing", "nothingDim", 0);
+  const std::span<const double> all(values);
+  writer.write("state", 0, all.first(77));
+  writer.write("state", 77, all.subspan(77));
+  EXPECT_THROW(writer.write("state", 0, std::span<const float>(std::vector<float>(2))), ShapeError);
+  writer.commit();
+  const TensorFileReader reader(folder / "x.nc");
+  reader.verify();
+  std::vector<double> read(values.size());
+  reader.read("state", 0, std::span<double>(read).first(4'001));
+  reader.read("state", 4'001, std::span<double>(read).subspan(4'001));
+  EXPECT_EQ(std::memcmp(read.data(), values.data(), values.size() * sizeof(double)), 0);
+}
+
 TEST(TensorFile, ReadsForeignVariablesOfSeveralDimensionsAndTypesFlat) {
   const TempDir folder;
   write_cdl(folder / "x.nc", R"(netcdf x {

@@ -53,6 +53,10 @@ inline void expect_equal(const LayerDescriptor& a, const LayerDescriptor& b) {
   EXPECT_EQ(a.dropout, b.dropout);
   EXPECT_EQ(a.normalize, b.normalize);
   expect_equal_values(a.input_weighting, b.input_weighting);
+  EXPECT_EQ(a.factored.rule, b.factored.rule);
+  EXPECT_EQ(a.factored.rate, b.factored.rate);
+  EXPECT_EQ(a.factored.damping, b.factored.damping);
+  EXPECT_EQ(a.factored.fold_every, b.factored.fold_every);
   EXPECT_EQ(a.augment, b.augment);
   expect_equal_activations(a.activation, b.activation);
   expect_equal_values(a.init.scheme, b.init.scheme);

@@ -115,6 +115,12 @@ class RandomDescriptor {
     d.sparse = sometimes();
     if (sometimes()) d.dropout = number(0, 0.99f);
     if (kind == LayerKind::output && sometimes()) d.dataset = name("target");
+    if (kind == LayerKind::output && sometimes()) {
+      d.factored.rule = sometimes() ? FactoredRule::newton : FactoredRule::sgd;
+      if (sometimes()) d.factored.rate = number(0.1f, 9);
+      if (sometimes()) d.factored.damping = number(0.1f, 9);
+      if (sometimes()) d.factored.fold_every = 1 + int(random_() % 100);
+    }
     Activation f;
     pick(f);
     d.activation = f;

@@ -157,6 +157,8 @@ TEST(StepProgram, UpdatesEveryWeightMatrixOnce) {
         if (const auto* owners = std::get_if<UpdateByOwners>(&op))
           for (int edge : step.facts.matrices(owners->layer))
             if (!step.facts.is_shared(edge)) updated.insert(edge);
+        if (const auto* factors = std::get_if<FactoredUpdate>(&op))
+          updated.insert(step.facts.matrices(factors->layer)[0]);
         const auto* rows = std::get_if<UpdateRows>(&op);
         const auto* sums = std::get_if<SendBySource>(&op);
         if (rows || sums)

@@ -84,6 +84,23 @@ inline Recipe by_source_recipe_with_penalties() {
   return recipe;
 }
 
+/// An output layer whose weights are a product, folded at every fifth step.
+inline Recipe factored_recipe(FactoredRule rule, const UpdateRule& optimizer) {
+  Recipe recipe = recipe_base("factored", optimizer, 0.003f);
+  recipe.network.loss = SquaredError{};
+  recipe.network.training.lambda = recipe.network.training.lambda1 = 0.0f;
+  recipe.network.boost_one = 7.0f;
+  recipe.network.boost_zero = 0.5f;
+  recipe.network.denoising = 0.3f;
+  recipe.network.layers = {input_layer("In", 333), hidden_layer("Hidden", 50, {"In"}),
+                           output_layer("Out", 1003, {"Hidden"}, Activation(Linear{}))};
+  recipe.network.layers[0].sparse = true;
+  recipe.network.layers[1].dropout = 0.3f;
+  recipe.network.layers[2].factored = {rule, 0.02f, 0.1f, 5};
+  recipe.targets = {.valued = true};
+  return recipe;
+}
+
 /// Weights that decay beside the averages of their gradients.
 inline Recipe recipe_with_decoupled_decay() {
   Recipe recipe = deep_recipe("decoupled decay", AdamW{}, 0.003f, SoftMax{});
@@ -250,6 +267,7 @@ inline std::vector<Recipe> all_recipes() {
   all.push_back(by_source_recipe_with_penalties());
   if (computes_by_example()) all.push_back(by_example_recipe(Adam{}, 0.003f));
   if (computes_by_example()) all.push_back(convolution_recipe());
+  if (computes_by_example()) all.push_back(factored_recipe(FactoredRule::newton, Adam{}));
   if (computes_by_example()) all.push_back(pooling_recipe());
   return all;
 }

@@ -118,11 +118,8 @@ class ModelReader {
     if (file_) check_size(*file_, item, shape.sources * shape.destinations);
     scatter_rows(network_, edge, part, [&](Index first, MatrixView<float> rows) {
       file_->read(item, first * rows.cols, std::span(rows.data, std::size_t(rows.size())));
-      for (Index i = 0; i < rows.size(); ++i)
-        if (!std::isfinite(rows.data[i]))
-          throw DataError(fmt::format(
-              "{}: variable \"{}\" holds {} at element {}; the model has diverged or is damaged",
-              file_->path().string(), item, rows.data[i], first * rows.cols + i));
+      require_finite(item, first * rows.cols,
+                     std::span<const float>(rows.data, std::size_t(rows.size())));
     });
   }
 
@@ -157,12 +154,38 @@ class ModelReader {
     scatter_units(network_, layer, sum, unit.bias.value);
   }
 
+  template <typename T>
+  void require_finite(const std::string& item, Index first, std::span<const T> values) const {
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (!std::isfinite(values[i]))
+        throw DataError(fmt::format(
+            "{}: variable \"{}\" holds {} at element {}; the model has diverged or is damaged",
+            file_->path().string(), item, values[i], first + Index(i)));
+  }
+
+  void read_arrays(int layer) {
+    const std::vector<Range>& shares = network_.shares(layer);
+    for (const SavedArray& array : layer_arrays(network_, layer)) {
+      const std::string item = layer_item(layer, *array.tensor);
+      if (file_) check_size(*file_, item, whole_size(array, shares));
+      scatter_array(network_.context().communicator, shares, array, [&](Index first, Values all) {
+        std::visit(
+            [&]<typename T>(std::span<T> values) {
+              file_->read(item, first, values);
+              require_finite(item, first, std::span<const T>(values));
+            },
+            all);
+      });
+    }
+  }
+
   void read_vectors(int layer) {
     UnitLayer& unit = *network_.unit_layer(layer);
     for (HeldBuffer<float>* vector : layer_vectors(network_, layer, with_state()))
       scatter_units(network_, layer,
                     broadcast_vector(layer_item(layer, vector->tensor()), unit.partition().width()),
                     *vector);
+    if (with_state()) read_arrays(layer);
     if (!with_state() || !unit.delta_sum.allocated()) return;
     std::int32_t bits = file_ ? fine_bits(fmt::format("layer{}_deltaFineBits", layer)) : 0;
     network_.context().communicator.broadcast(std::as_writable_bytes(std::span(&bits, 1)), 0);

@@ -125,8 +125,15 @@ std::vector<HeldBuffer<float>*> layer_vectors(Network& network, int layer, bool 
   return vectors;
 }
 
-std::string layer_item(int layer, const Tensor& vector) {
-  return fmt::format("layer{}_{}", layer, vector.item);
+std::vector<SavedArray> layer_arrays(Network& network, int layer) {
+  std::vector<SavedArray> arrays;
+  for (const NetworkArray& array : network.state_arrays(layer))
+    arrays.push_back({array.tensor, array.data, &network.context().compute.memory});
+  return arrays;
+}
+
+std::string layer_item(int layer, const Tensor& array) {
+  return fmt::format("layer{}_{}", layer, array.item);
 }
 
 std::string feature_weights_item(int layer) {
@@ -169,9 +176,16 @@ Range own_units(Network& network, int layer, const HeldBuffer<float>& mine) {
 }  // namespace
 
 std::vector<float> gather_units(Network& network, int layer, const HeldBuffer<float>& mine) {
-  std::vector<float> whole(std::size_t(network.unit_layer(layer)->partition().width()));
+  UnitLayer& unit = *network.unit_layer(layer);
+  std::vector<float> whole(std::size_t(unit.partition().width()));
   const Range own = own_units(network, layer, mine);
-  mine.read(whole.data() + own.begin, own.count());
+  if (network.is_factored(layer) && &mine == &unit.bias.value) {
+    const Index bias = unit.connections[0].sources();
+    network.factored_columns(layer, {bias, bias + 1},
+                             {whole.data() + own.begin, own.count(), 1, 1});
+  } else {
+    mine.read(whole.data() + own.begin, own.count());
+  }
   if (mine.tensor().layout == Layout::whole) return whole;
   const MatrixView<float> row{whole.data(), 1, Index(whole.size()), Index(whole.size())};
   network.context().communicator.all_gather_columns(row, network.shares(layer));
@@ -182,6 +196,7 @@ void scatter_units(Network& network, int layer, const std::vector<float>& whole,
                    HeldBuffer<float>& mine) {
   const Range own = own_units(network, layer, mine);
   mine.write(whole.data() + own.begin, own.count());
+  network.restart_factors(layer);
 }
 
 void gather_rows(Network& network, int edge, int part,
@@ -189,11 +204,19 @@ void gather_rows(Network& network, int edge, int part,
   Weights& weights = *network.weights(edge);
   const WeightShape shape = in_files(network, edge, weights.shape_of(part));
   Communicator& communicator = network.context().communicator;
+  const int layer = network.graph().edges[std::size_t(edge)].destination;
   for_runs(shape, [&](Index first, MatrixView<float> rows) {
     const Range here = stored_rows(shape, first, rows.rows);
-    OwnRows own(shape, network.context().compute.memory, weights.part(part), here);
-    own.read();
-    copy_own(shape, own.host(), rows.row_range(here.begin - first, here.count()), true);
+    const MatrixView<float> to = rows.row_range(here.begin - first, here.count());
+    if (network.is_factored(layer)) {
+      Matrix<float> product(shape.mine.count(), here.count());
+      network.factored_columns(layer, here, product.view());
+      copy_own(shape, product.view(), to, true);
+    } else {
+      OwnRows own(shape, network.context().compute.memory, weights.part(part), here);
+      own.read();
+      copy_own(shape, own.host(), to, true);
+    }
     if (shape.by_source && !shape.replicated)
       communicator.all_gather_rows(rows, row_shares(network, edge, first, rows.rows));
     else if (!shape.replicated)
@@ -218,6 +241,7 @@ void scatter_rows(Network& network, int edge, int part,
     own.write();
   });
   weights.cast_to_bf16(network.context().compute);
+  network.restart_factors(network.graph().edges[std::size_t(edge)].destination);
 }
 
 }  // namespace norn

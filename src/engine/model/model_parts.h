@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/engine/model/model_arrays.h"
 #include "src/engine/network/network.h"
 
 #include <functional>
@@ -14,8 +15,10 @@ namespace norn {
 /// rule in files that can be resumed from, and without the bias of a layer that has weight
 /// matrices, with which they keep it.
 std::vector<HeldBuffer<float>*> layer_vectors(Network& network, int layer, bool with_state);
+/// Its state of any other shape, in files that can be resumed from.
+std::vector<SavedArray> layer_arrays(Network& network, int layer);
 /// "layer3_scaleBN"
-std::string layer_item(int layer, const Tensor& vector);
+std::string layer_item(int layer, const Tensor& array);
 
 /// The item of a file that holds the weights of an input layer's features, and their name beside
 /// those of Network::parameters().

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Writing model files: DSSTNE's items, then ours.
 #include "norn/base/error.h"
+#include "src/engine/model/model_arrays.h"
 #include "src/engine/model/model_file.h"
 #include "src/engine/model/model_labels.h"
 #include "src/engine/model/model_numbers.h"
@@ -17,14 +18,15 @@ namespace norn {
 namespace {
 
 // Position of the first value that is NaN or infinite, or the number of values.
-std::size_t first_not_finite(std::span<const float> values) {
+template <typename T>
+std::size_t first_not_finite(std::span<const T> values) {
   constexpr std::size_t kRun = 4096;  // without a branch for each value, so that vectors are used
   for (std::size_t begin = 0; begin < values.size(); begin += kRun) {
     const auto run = values.subspan(begin, std::min(kRun, values.size() - begin));
     bool all = true;
-    for (float value : run) all &= std::isfinite(value);
+    for (T value : run) all &= std::isfinite(value);
     if (all) continue;
-    const auto bad = std::ranges::find_if_not(run, [](float v) { return std::isfinite(v); });
+    const auto bad = std::ranges::find_if_not(run, [](T v) { return std::isfinite(v); });
     return begin + std::size_t(bad - run.begin());
   }
   return values.size();
@@ -164,13 +166,18 @@ class ModelWriter {
   }
 
   /// Where runs of an item's values go, on rank 0.
-  using Take = std::function<void(const std::string& item, Index first, std::span<const float>)>;
+  using Take = std::function<void(const std::string& item, Index first, ConstValues values)>;
 
   /// Hands out all values, which every rank sees as a whole: each ends here when one is not finite.
   void write(const Take& file) const {
-    const auto take = [&](const std::string& item, Index first, std::span<const float> values) {
-      const std::size_t bad = first_not_finite(values);
-      if (bad < values.size()) throw divergence(item, first + Index(bad), values[bad]);
+    const auto take = [&](const std::string& item, Index first, ConstValues values) {
+      std::visit(
+          [&](auto of_type) {
+            const std::size_t bad = first_not_finite(of_type);
+            if (bad < of_type.size())
+              throw divergence(item, first + Index(bad), double(of_type[bad]));
+          },
+          values);
       if (file) file(item, first, values);
     };
     for (std::size_t w = 0; w < edges_.size(); ++w) {
@@ -180,16 +187,24 @@ class ModelWriter {
       for (int part = 0; part <= parts(edge); ++part) {
         gather_rows(network_, edge, part, [&](Index first, MatrixView<const float> rows) {
           take(weight_item(w, part), first * rows.cols,
-               std::span(rows.data, std::size_t(rows.size())));
+               std::span<const float>(rows.data, std::size_t(rows.size())));
         });
       }
     }
     for (int layer : network_.order()) {
       if (network_.weights_features(layer))
-        take(feature_weights_item(layer), 0, network_.feature_weights(layer));
+        take(feature_weights_item(layer), 0,
+             std::span<const float>(network_.feature_weights(layer)));
       if (!network_.unit_layer(layer)) continue;
       for (const HeldBuffer<float>* vector : layer_vectors(network_, layer, state_.has_value()))
-        take(layer_item(layer, vector->tensor()), 0, gather_units(network_, layer, *vector));
+        take(layer_item(layer, vector->tensor()), 0,
+             std::span<const float>(gather_units(network_, layer, *vector)));
+      if (!state_) continue;
+      for (const SavedArray& array : layer_arrays(network_, layer))
+        gather_array(network_.context().communicator, network_.shares(layer), array,
+                     [&](Index first, ConstValues values) {
+                       take(layer_item(layer, *array.tensor), first, values);
+                     });
     }
   }
 
@@ -271,6 +286,15 @@ class ModelWriter {
     for (const HeldBuffer<float>* vector : layer_vectors(network_, layer, state_.has_value()))
       file.define_float(layer_item(layer, vector->tensor()), p + "bnDim",
                         unit->partition().width());
+    if (!state_) return;
+    for (const SavedArray& array : layer_arrays(network_, layer)) {
+      const std::string item = layer_item(layer, *array.tensor);
+      const Index size = whole_size(array, network_.shares(layer));
+      if (array.tensor->element_bytes == Index(sizeof(double)))
+        file.define_double(item, item + "Dim", size);
+      else
+        file.define_float(item, item + "Dim", size);
+    }
   }
 
   // A layer has one bias; DSSTNE keeps one for each source and adds them up, so the others are
@@ -280,10 +304,10 @@ class ModelWriter {
     const int layer = network_.graph().edges[std::size_t(edge)].destination;
     std::vector<float> bias = gather_units(network_, layer, network_.unit_layer(layer)->bias.value);
     if (network_.graph().matrices(layer).front() != edge) bias.assign(bias.size(), 0.0f);
-    take(fmt::format("weight{}_bias", w), 0, bias);
+    take(fmt::format("weight{}_bias", w), 0, std::span<const float>(bias));
   }
 
-  DivergenceError divergence(const std::string& item, Index element, float value) const {
+  DivergenceError divergence(const std::string& item, Index element, double value) const {
     const std::string when = state_ ? fmt::format(" after step {} (epoch {})", state_->step,
                                                   state_->epoch + (state_->batch > 0 ? 1 : 0))
                                     : "";
@@ -308,14 +332,19 @@ void save_model(const std::filesystem::path& path, Network& network,
   model.describe(*file);
   write_unit_labels(*file, network.unit_labels());
   const std::int64_t limit = std::max(memory, kBytesToDisk / 2);
-  model.write([&](const std::string& item, Index first, std::span<const float> values) {
-    const auto copy = std::make_shared<Buffer<float>>(Index(values.size()));
-    copy->write(values.data(), copy->size());
-    writer.add(
-        [=] {
-          file->write(item, first, std::span<const float>(copy->data(), std::size_t(copy->size())));
+  model.write([&](const std::string& item, Index first, ConstValues values) {
+    std::visit(
+        [&]<typename T>(std::span<const T> of_type) {
+          const auto copy = std::make_shared<Buffer<T>>(Index(of_type.size()));
+          copy->write(of_type.data(), copy->size());
+          writer.add(
+              [=] {
+                file->write(item, first,
+                            std::span<const T>(copy->data(), std::size_t(copy->size())));
+              },
+              copy->bytes(), limit);
         },
-        copy->bytes(), limit);
+        values);
   });
   writer.add([=] { file->commit(); }, 0, limit);
 }

@@ -52,6 +52,11 @@ const StepFacts& computable(const StepFacts& facts) {
           fmt::format("layer \"{}\" is a Pooling layer, which GPUs cannot compute yet; "
                       "compute this network on CPUs",
                       facts.layer(layer).name));
+    if (facts.is_factored(layer))
+      throw UsageError(
+          fmt::format("layer \"{}\" is Factored, which GPUs cannot train yet; "
+                      "train this network on CPUs, or remove \"Factored\"",
+                      facts.layer(layer).name));
   }
   return facts;
 }
@@ -149,9 +154,39 @@ std::vector<NetworkParameter> Network::parameters() {
 
 std::vector<HeldBuffer<float>*> Network::unit_vectors(int layer) {
   std::vector<HeldBuffer<float>*> vectors;
-  parts_->state.for_each_item_of(layer,
-                                 [&](HeldBuffer<float>& vector) { vectors.push_back(&vector); });
+  parts_->state.for_each_item_of(layer, [&]<typename Array>(Array& array) {
+    if constexpr (std::is_same_v<Array, HeldBuffer<float>>) vectors.push_back(&array);
+  });
   return vectors;
+}
+
+std::vector<NetworkArray> Network::state_arrays(int layer) {
+  std::vector<NetworkArray> arrays;
+  parts_->state.for_each_item_of(layer, [&]<typename Array>(Array& array) {
+    if constexpr (!std::is_same_v<Array, HeldBuffer<float>>)
+      arrays.push_back({&array.tensor(), array.address()});
+  });
+  if (!is_factored(layer)) return arrays;
+  const step::FactoredRoom& room = parts_->state.room<step::FactoredRoom>(layer);
+  UnitLayer& unit = *unit_layer(layer);
+  const auto add = [&](const Tensor& tensor, float* values) {
+    arrays.push_back({&tensor, reinterpret_cast<std::byte*>(values)});
+  };
+  add(room.rows, unit.connections[0].weights().values().data);
+  add(room.last, unit.bias.value.data());
+  return arrays;
+}
+
+bool Network::is_factored(int layer) const {
+  return parts_->facts.is_factored(layer);
+}
+
+void Network::factored_columns(int layer, Range columns, MatrixView<float> w) {
+  step::factored_columns(parts_->state, layer, columns, w);
+}
+
+void Network::restart_factors(int layer) {
+  if (is_factored(layer)) step::restart_factors(parts_->state, layer);
 }
 
 void Network::for_each_state(
@@ -164,6 +199,7 @@ void Network::for_each_state(
 
 void Network::initialise(std::uint64_t seed) {
   const Compute& compute = parts_->compute();
+  for (int layer : order()) restart_factors(layer);
   for (const NetworkParameter& parameter : parameters()) {
     Weights* weights = parameter.matrix;
     if (!weights) continue;
@@ -210,10 +246,11 @@ void Network::set_rate(float rate, std::int64_t warm_up, std::int64_t step) {
 }
 
 void Network::catch_up(std::int64_t step) {
-  for (auto& weights : parts_->state.weights) {
+  const StepFacts& facts = parts_->facts;
+  for (int edge = 0; edge < facts.edges(); ++edge) {
+    Weights* weights = this->weights(edge);
     if (!weights || weights->users > 1 || weights->steps_done().empty()) continue;
-    parts_->compute().kernels.sparse->catch_up(descriptor().training.optimizer,
-                                               parts_->state.schedule, step,
+    parts_->compute().kernels.sparse->catch_up(facts.rule(edge), parts_->state.schedule, step,
                                                weights->row_state(weights->shape().mine));
   }
 }

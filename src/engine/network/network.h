@@ -32,6 +32,12 @@ struct NetworkParameter {
   HeldBuffer<float>* vector = nullptr;
 };
 
+/// This rank's part of state that is no vector of a layer's units.
+struct NetworkArray {
+  const Tensor* tensor = nullptr;
+  std::byte* data = nullptr;
+};
+
 class Network {
  public:
   /// `shapes` tell which inputs are sparse. `batch` is the largest number of examples of a step;
@@ -132,6 +138,14 @@ class Network {
   /// The vectors of a layer's own units that model files hold, in their order: parameters, and the
   /// state of the update rule.
   std::vector<HeldBuffer<float>*> unit_vectors(int layer);
+  /// The state of any other shape that files hold to resume from.
+  std::vector<NetworkArray> state_arrays(int layer);
+  /// Whether an output layer's weights are a product in training (src/step/layers/factored.h); its
+  /// columns of this rank's units, of which the last one after those of the source is the bias; and
+  /// that weights or bias have been written.   w [own units x columns]
+  bool is_factored(int layer) const;
+  void factored_columns(int layer, Range columns, MatrixView<float> w);
+  void restart_factors(int layer);
   /// All arrays that a step leaves behind for the next one: parameters and state.
   void for_each_state(const std::function<void(const Tensor& tensor, std::byte* data)>& visit);
   /// Whether a layer is an input that multiplies entries by weights of their features; which they

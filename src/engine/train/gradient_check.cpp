@@ -140,6 +140,8 @@ std::vector<std::string> prepare_gradient_check(NetworkDescriptor& network) {
     drop(layer.delta_norm, 0.0f, layer.name + ": DeltaNorm");
     drop(layer.weight_norm, 0.0f, layer.name + ": WeightNorm");
     layer.sparseness.reset();
+    if (layer.factored.is_on()) left_out.push_back(layer.name + ": Factored");
+    layer.factored = {};
   }
   TrainingDescriptor& training = network.training;
   training.optimizer = Sgd{};

@@ -204,7 +204,7 @@ void update_by_owner(State& state, int edge, MatrixView<const float> gradient) {
   const int layer = state.facts.edge(edge).destination;
   const Range owned = state.facts.mine(layer);
   UpdateKernels& kernels = *state.kernels().update;
-  const WeightStep step = state.weight_step();
+  const WeightStep step = state.weight_step(edge);
   Weights& weights = *state.weights[edge];
   if (owned.count() > 0) {
     kernels.update(step.rule, step.now(), weights.values_of(owned), gradient,
@@ -249,7 +249,7 @@ void update_weights(State& state, int layer, std::size_t c, const OwnRows& own) 
   UnitLayer& unit = *state.units[layer];
   Compute& compute = state.compute();
   ExampleRoom& room = state.room<ExampleRoom>(layer);
-  const WeightStep step = state.weight_step();
+  const float scale = state.gradient_scale();
   const DenseOperand x = rows_of(state, unit.source_layers[c], own.examples);
   Weights& weights = unit.connections[c].weights();
   const Index sources = weights.shape().sources;
@@ -263,9 +263,9 @@ void update_weights(State& state, int layer, std::size_t c, const OwnRows& own) 
     const MatrixView<float> of_run = d.row_range(rows.begin, rows.count());
     const DenseOperand x_run = x.row_range(rows.begin, rows.count());
     if (window)
-      compute.kernels.convolution->gradient(*window, of_run, x_run.values, step.scale, g);
+      compute.kernels.convolution->gradient(*window, of_run, x_run.values, scale, g);
     else
-      compute.kernels.dense->gradient(of_run, x_run, step.scale, g);
+      compute.kernels.dense->gradient(of_run, x_run, scale, g);
   });
   const auto terms = terms_of_owner(state, room, layer, sources, own);
   const Range owned = state.facts.mine(layer);
@@ -285,7 +285,7 @@ void update_vector(State& state, int layer, UnitParameters& vector,
                    VectorView<const float> gradient) {
   const Range owned = state.facts.mine(layer);
   if (owned.count() > 0)
-    vector.update(state.compute(), state.weight_step(), owned.begin,
+    vector.update(state.compute(), state.unit_step(), owned.begin,
                   gradient.range(owned.begin, owned.count()));
   const Index units = vector.value.size();
   state.collectives().all_gather_columns(MatrixView<float>{vector.value.data(), 1, units, units},
@@ -310,7 +310,7 @@ void UpdateByOwners::run(State& state) const {
     for (Index c = 0; c < units; ++c) sums[c] += double(d(r, c));
   });
   state.stage("bias update");
-  const double scale = double(state.weight_step().scale);
+  const double scale = double(state.gradient_scale());
   for (Index c = 0; c < units; ++c)
     unit.gradient.data()[c] = float(room.sums.data()[c].value() * scale);
   update_vector(state, layer, unit.bias, unit.gradient.view());

@@ -147,7 +147,7 @@ void UpdateByOwners::work(const StepFacts& facts, WorkList& list) const {
     count_product(facts, list, "weight update", edge);
     const Index of_channel = weights_of(facts, edge) / facts.channels(layer);
     const auto weights = double(of_channel * facts.units(layer));
-    const double update = facts.is_shared(edge) ? 3.0 * kFloat : list.update_bytes();
+    const double update = facts.is_shared(edge) ? 3.0 * kFloat : list.update_bytes(edge);
     list.pass("weight update", weights * (update + kFloat * double(ExamplePartition::kRuns)));
   }
   list.pass("bias update", own_rows_of(facts, layer) * kFloat);

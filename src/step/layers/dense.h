@@ -52,7 +52,8 @@ struct OutsideTensor {
 struct OutputRoom {
   using Ops = OpTypes<>;
   static bool is_of(const StepFacts& facts, int layer) {
-    return facts.is_output(layer) && rules_of(facts.layer(layer).type).adds_up;
+    return facts.is_output(layer) && rules_of(facts.layer(layer).type).adds_up &&
+           !facts.is_factored(layer);
   }
   OutputRoom(const StepFacts& facts, int layer);
 

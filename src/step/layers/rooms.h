@@ -3,6 +3,7 @@
 
 #include "src/step/layers/by_example.h"
 #include "src/step/layers/dense.h"
+#include "src/step/layers/factored.h"
 #include "src/step/layers/pooling.h"
 
 #include <type_traits>
@@ -13,8 +14,8 @@ namespace norn::step {
 
 /// What a layer of the kind holds; nothing for a layer that takes no part. A layer is of the first
 /// kind that says so.
-using LayerRoom =
-    std::variant<std::monostate, InputRoom, ExampleRoom, PoolingRoom, HiddenRoom, OutputRoom>;
+using LayerRoom = std::variant<std::monostate, InputRoom, ExampleRoom, PoolingRoom, HiddenRoom,
+                               FactoredRoom, OutputRoom>;
 
 /// body(std::type_identity<Room>()) for the kind of a layer. Whether there is one.
 template <typename Body>

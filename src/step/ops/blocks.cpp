@@ -52,7 +52,7 @@ void update_weights(State& state, const LateUpdate& update, int lane) {
   const auto connection = std::size_t(update.connection);
   const Connection& with = unit.connections[connection];
   state.stage(with.sparse_source() ? "sparse update" : stages_of(state.facts, update.layer).update);
-  with.update(state.compute(), state.weight_step(),
+  with.update(state.compute(), state.weight_step(state.edge_of(update.layer, connection)),
               state.output_of(unit.source_layers[connection], update.delta.rows()), update.delta,
               update.units, unit.block(), state.workspace[std::size_t(lane)]);
   const float limit = unit.descriptor().weight_norm;
@@ -64,7 +64,7 @@ void add_to_gradient(State& state, int layer, std::size_t connection, const Dens
                      Range units) {
   const UnitLayer& unit = *state.units[layer];
   const LayerOutput x = state.output_of(unit.source_layers[connection], delta.rows());
-  const float scale = state.weight_step().scale;
+  const float scale = state.gradient_scale();
   state.stage(x.is_sparse ? "sparse update" : stages_of(state.facts, layer).update);
   for_blocks_of(unit, units, [&](Range part) {
     unit.connections[connection].gradient(

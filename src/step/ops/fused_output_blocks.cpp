@@ -30,7 +30,7 @@ std::optional<DenseOperand> fused_delta(State& state, int layer, const TargetVie
   block.cost = cost;
   if (width > unit.partition().block_width()) block.block_width = unit.partition().block_width();
   block.bias_gradient = unit.bias_gradient(units);
-  block.bias_scale = state.weight_step().scale;
+  block.bias_scale = state.gradient_scale();
   if (!state.kernels().fused->output_delta(block)) return std::nullopt;
   DenseOperand delta(MatrixView<const float>(block.delta), block.bf16_delta);
   delta.transposed = block.transposed_delta;

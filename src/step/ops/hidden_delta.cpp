@@ -98,7 +98,7 @@ void HiddenDelta::run(State& state) const {
     softmax_backward(state, unit);
   }
   if (unit.mine().count() > 0)
-    unit.backward(compute, examples, state.now.position, state.weight_step());
+    unit.backward(compute, examples, state.now.position, state.unit_step());
   if (unit.descriptor().delta_norm > 0.0f) clip_deltas(state, unit);
   const DenseOperand delta = unit.delta_operand(compute, examples);
   state.deltas[layer] = delta;

@@ -134,7 +134,7 @@ void OutputBlocks::run(State& state) const {
   UnitLayer& unit = *state.units[layer];
   const bool keeps_z = !state.room<OutputRoom>(layer).kept_z.empty();
   const TargetView target = target_view(state, layer);
-  const WeightStep step = state.weight_step();
+  const WeightStep step = state.unit_step();
   const float limit = unit.descriptor().delta_norm;
   const Range blocks = state.facts.own_blocks(layer);
   const Index fused = fuses ? run_fused(state, target) : 0;

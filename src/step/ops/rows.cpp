@@ -6,10 +6,9 @@ namespace norn::step {
 namespace {
 
 // Whether a row that is not touched would have changed.
-bool changes_untouched_rows(const TrainingDescriptor& training) {
+bool changes_untouched_rows(const TrainingDescriptor& training, const UpdateRule& rule) {
   return training.lambda != 0.0f || training.lambda1 != 0.0f ||
-         !std::visit([](const auto& rule) { return rule.rests_without_gradient; },
-                     training.optimizer);
+         !std::visit([](const auto& of_edge) { return of_edge.rests_without_gradient; }, rule);
 }
 
 }  // namespace
@@ -18,24 +17,24 @@ void CatchUpRows::run(State& state) const {
   const LayerOutput& x = state.inputs[state.facts.edge(edge).source]->output();
   Weights& weights = *state.weights[edge];
   state.stage("rows caught up");
-  state.kernels().sparse->catch_up(state.network().training.optimizer, state.schedule,
-                                   state.now.position.step, *x.transposed,
-                                   weights.row_state(weights.shape().mine));
+  state.kernels().sparse->catch_up(state.facts.rule(edge), state.schedule, state.now.position.step,
+                                   *x.transposed, weights.row_state(weights.shape().mine));
 }
 
 void CatchUpRows::work(const StepFacts& facts, WorkList& list) const {
-  if (changes_untouched_rows(facts.graph().network.training)) list.catch_up_rows(edge);
+  if (changes_untouched_rows(facts.graph().network.training, facts.rule(edge)))
+    list.catch_up_rows(edge);
 }
 
 void UpdateRows::run(State& state) const {
   UnitLayer& unit = *state.units[layer];
   const DenseOperand& delta = state.deltas[layer];
-  const WeightStep step = state.weight_step();
   state.stage("sparse update");
   for (std::size_t c = 0; c < unit.connections.size(); ++c) {
     const Connection& connection = unit.connections[c];
     if (!connection.sparse_source()) continue;
     const LayerOutput x = state.output_of(unit.source_layers[c]);
+    const WeightStep step = state.weight_step(state.edge_of(layer, c));
     if (connection.shared())
       connection.gradient(state.compute(), step.scale, x, delta, unit.mine(),
                           state.shared_gradient(layer, c).part.view());
@@ -51,12 +50,12 @@ void UpdateRows::work(const StepFacts& facts, WorkList& list) const {
 
 void FinishRows::run(State& state) const {
   UnitLayer& unit = *state.units[layer];
-  const WeightStep step = state.weight_step();
   SparseKernels& kernels = *state.kernels().sparse;
   for (std::size_t c = 0; c < unit.connections.size(); ++c) {
     const Connection& connection = unit.connections[c];
     if (!connection.sparse_source() || connection.shared()) continue;
     Weights& weights = connection.weights();
+    const WeightStep step = state.weight_step(state.edge_of(layer, c));
     const LayerOutput x = state.output_of(unit.source_layers[c]);
     kernels.mark_done(*x.transposed, step.step, weights.steps_done());
     const float limit = unit.descriptor().weight_norm;

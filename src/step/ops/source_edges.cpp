@@ -87,13 +87,15 @@ void keep_delta_by_source(State& state, int layer, Range units, MatrixView<const
 
 namespace {
 
-void send_to_source(State& state, const Connection& connection, int source_layer,
-                    const DenseOperand& delta, const EdgeStages& stages) {
+void send_to_source(State& state, int layer, std::size_t c, const DenseOperand& delta) {
+  const Connection& connection = state.units[layer]->connections[c];
+  const int source_layer = state.units[layer]->source_layers[c];
+  const EdgeStages& stages = stages_of(state.facts, layer);
   UnitLayer& source = *state.units[source_layer];
   const Range mine = source.mine();
   if (mine.count() == 0) return;
   Compute& compute = state.compute();
-  const WeightStep step = state.weight_step();
+  const WeightStep step = state.weight_step(state.edge_of(layer, c));
   const DenseOperand x = state.output_of(source_layer).dense;
   const MatrixView<float> term = source.delta_sum.next_slot(compute);
   const Range blocks = state.facts.own_blocks(source_layer);
@@ -126,9 +128,7 @@ void SendBySource::run(State& state) const {
     state.kernels().pointwise->cast_to_bf16(whole, sum.bf16_delta.first_rows(state.examples()));
   }
   for (std::size_t c = 0; c < unit.connections.size(); ++c)
-    if (unit.connections[c].by_source())
-      send_to_source(state, unit.connections[c], unit.source_layers[c], delta,
-                     stages_of(state.facts, layer));
+    if (unit.connections[c].by_source()) send_to_source(state, layer, c, delta);
 }
 
 void SendBySource::work(const StepFacts& facts, WorkList& list) const {

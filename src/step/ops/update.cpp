@@ -34,9 +34,9 @@ void AddSharedGradients::traffic(const StepFacts& facts, TrafficList& list) cons
 
 namespace {
 
-// Biases of layers by example are those of UpdateByOwners.
+// Biases of layers by example are those of UpdateByOwners, of factored ones a column of weights.
 bool has_own_biases(const StepFacts& facts, int layer) {
-  return !facts.is_input(layer) && !facts.by_example(layer) &&
+  return !facts.is_input(layer) && !facts.by_example(layer) && !facts.is_factored(layer) &&
          rules_of(facts.layer(layer).type).edges != EdgeKind::own;
 }
 
@@ -48,7 +48,7 @@ bool trains_bias(const StepFacts& facts, int layer) {
 }  // namespace
 
 void UpdateBiases::run(State& state) const {
-  const WeightStep step = state.weight_step();
+  const WeightStep step = state.unit_step();
   const StepFacts& facts = state.facts;
   state.stage("bias update");
   std::vector<ColumnSum> gradients;
@@ -74,13 +74,13 @@ void UpdateBiases::work(const StepFacts& facts, WorkList& list) const {
     if (!has_own_biases(facts, layer)) continue;
     const double gradients = facts.is_output(layer) ? 0.0 : list.rows_of(layer) * kFloat;
     list.pass("bias update",
-              gradients + double(facts.units(layer)) * (list.update_bytes() + 2.0 * kFloat));
+              gradients + double(facts.units(layer)) * (list.unit_update_bytes() + 2.0 * kFloat));
   }
 }
 
 void UpdateShared::run(State& state) const {
   SharedGradient& gradient = *state.shared[edge];
-  const WeightStep step = state.weight_step();
+  const WeightStep step = state.weight_step(edge);
   Weights& weights = *state.weights[edge];
   UpdateKernels& kernels = *state.kernels().update;
   const MatrixView<float> g = gradient.sum.view();
@@ -110,7 +110,7 @@ void UpdateShared::work(const StepFacts& facts, WorkList& list) const {
   const double weights = double(weights_of(facts, edge)) * share;
   const double users = by_example ? 0.0 : double(facts.users(edge));
   list.add({.stage = "shared weights",
-            .bytes = weights * (list.update_bytes() + 2.0 * kFloat + 3.0 * kFloat * users),
+            .bytes = weights * (list.update_bytes(edge) + 2.0 * kFloat + 3.0 * kFloat * users),
             .calls = 1.0 + users,
             .edge = edge,
             .updated = weights});

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/factored.h"
+#include "src/tensor/executor.h"
+
+#include <vector>
+
+/// Products and factors of float64 matrices that every rank has whole: the same bits for the same
+/// shapes, whatever the lanes.
+namespace norn {
+
+/// A matrix in float32 without gaps.
+std::vector<float> rounded(Executor& executor, MatrixView<const double> m);
+/// c = a b, of float32, as one call.
+void multiply_floats(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> c);
+/// Of operands rounded to float32, added to c in float64.
+void multiply_rounded(Executor& executor, double scale, MatrixView<const double> a,
+                      FactoredKernels::As a_as, MatrixView<const double> b,
+                      FactoredKernels::As b_as, Existing existing, MatrixView<double> c);
+void multiply_doubles(Executor& executor, double scale, MatrixView<const double> a,
+                      FactoredKernels::As a_as, MatrixView<const double> b,
+                      FactoredKernels::As b_as, Existing existing, MatrixView<double> c);
+double cholesky_factor(Executor& executor, MatrixView<double> a);
+void cholesky_solve(Executor& executor, MatrixView<const double> factor, MatrixView<double> b);
+
+}  // namespace norn
