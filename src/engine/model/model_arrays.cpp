@@ -6,6 +6,7 @@
 #include "src/tensor/buffer.h"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace norn {
 namespace {
@@ -61,7 +62,7 @@ void gather(Communicator& communicator, std::span<const Range> shares, const Sav
             const Take& take) {
   const Index cols = array.tensor->cols;
   // Words of a float: elements go to other ranks as they stand.
-  constexpr Index kWords = Index(sizeof(T) / sizeof(float));
+  constexpr Index kWords = std::is_same_v<T, double> ? 2 : 1;
   for_runs(array, shares, [&](Range run) {
     Buffer<T> rows(run.count() * cols);
     const OwnPart own =
