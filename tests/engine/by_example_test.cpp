@@ -2,7 +2,7 @@
 // Layers of which ranks have examples: the same model as by unit, and the same bits on any number
 // of ranks and threads.
 #include "norn/base/error.h"
-#include "tests/support/device_like_memory.h"
+#include "tests/support/device_refusal.h"
 #include "tests/support/recipes.h"
 #include "tests/support/thread_group.h"
 
@@ -110,21 +110,6 @@ TEST_F(ByExample, LearnsWhatLayersByUnitLearn) {
     for (std::size_t at = 0; at < by_unit.state.size(); ++at)
       ASSERT_NEAR(by_example.state[at], by_unit.state[at], 1e-3 * (1 + std::abs(by_unit.state[at])))
           << at;
-  }
-}
-
-std::string refusal_on_a_device(const Recipe& recipe) {
-  Executor executor(1);
-  Kernels kernels = make_cpu_kernels(executor);
-  DeviceLikeMemory memory;
-  const auto one = make_single_process();
-  const Context context{{executor, kernels, memory}, *one, make_host_collectives(*one), Log()};
-  try {
-    const Network network(make_graph(recipe.network, recipe.shapes(), "test"), recipe.shapes(),
-                          context, 37, Pass::training, nullptr, recipe.layers_by_example());
-    return "runs";
-  } catch (const UsageError& error) {
-    return error.what();
   }
 }
 

@@ -5,7 +5,7 @@
 #include "src/engine/model/model_file.h"
 #include "src/engine/model/model_parts.h"
 #include "tests/data/support.h"
-#include "tests/support/device_like_memory.h"
+#include "tests/support/device_refusal.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
 #include "tests/support/thread_group.h"
@@ -454,20 +454,10 @@ TEST_F(FactoredLayer, RefusesExamplesThatWeighLessThanNothing) {
 }
 
 TEST(Factored, IsRefusedOnADevice) {
-  const Recipe recipe = factored_recipe(FactoredRule::newton, Adam{});
-  Executor executor(1);
-  Kernels kernels = make_cpu_kernels(executor);
-  DeviceLikeMemory memory;
-  const auto one = make_single_process();
-  const Context context{{executor, kernels, memory}, *one, make_host_collectives(*one), Log()};
-  try {
-    const std::unique_ptr<Network> network = network_of(recipe, context);
-    FAIL() << "a GPU has no kernels for it";
-  } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(),
-                 "layer \"Out\" is Factored, which GPUs cannot train yet; train this network on "
-                 "CPUs, or remove \"Factored\"");
-  }
+  EXPECT_EQ(
+      refusal_on_a_device(factored_recipe(FactoredRule::newton, Adam{})),
+      "layer \"Out\" is Factored, which GPUs cannot train yet; train this network on CPUs, or "
+      "remove \"Factored\"");
 }
 
 TEST(Factored, SaysWhichRateWouldHold) {

@@ -23,11 +23,6 @@ void reduce(State& state, MatrixView<FixedSum> sums) {
                                       FixedSum::kWords * std::size_t(sums.rows * sums.stride)});
 }
 
-void make_identity(MatrixView<double> m) {
-  for (Index r = 0; r < m.rows; ++r)
-    for (Index c = 0; c < m.cols; ++c) m(r, c) = r == c ? 1.0 : 0.0;
-}
-
 template <typename T>
 void grow(Buffer<T>& buffer, Index count) {
   if (buffer.size() < count) buffer = Buffer<T>(count + count / 2);
@@ -38,6 +33,11 @@ void fill_zero(MatrixView<FixedSum> sums) {
 }
 
 }  // namespace
+
+void make_identity(MatrixView<double> m) {
+  for (Index r = 0; r < m.rows; ++r)
+    for (Index c = 0; c < m.cols; ++c) m(r, c) = r == c ? 1.0 : 0.0;
+}
 
 FactoredRoom::FactoredRoom(const StepFacts& facts, int layer) {
   using enum Purpose;

@@ -109,6 +109,7 @@ void restart_factors(State& state, int layer);
 FactorView<float> factors(State& state, int layer, Range units);
 /// U, its inverse and W' W where weights are new.
 void begin_factors(State& state, int layer);
+void make_identity(MatrixView<double> m);
 /// W' W from V, in fixed point by blocks.
 void sum_gram(State& state, int layer);
 /// H and H U' of the batch.

@@ -192,11 +192,8 @@ void fold(State& state, int layer) {
     const Range units = state.facts.partition(layer).units(blocks.begin + i);
     state.kernels().factored->fold(u, factors(state, layer, units));
   });
-  for (HeldMatrix<double>* array :
-       {&state.room<FactoredRoom>(layer).u, &state.room<FactoredRoom>(layer).inverse}) {
-    array->fill_zero();
-    for (Index i = 0; i < u.rows; ++i) array->view()(i, i) = 1.0;
-  }
+  make_identity(u);
+  make_identity(state.room<FactoredRoom>(layer).inverse.view());
 }
 
 // The schedule's share of the layer's own rate.
