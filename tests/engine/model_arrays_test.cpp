@@ -51,8 +51,9 @@ TYPED_TEST(ModelArrays, ComeBackOnAnyNumberOfRanks) {
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);
   for (Layout layout : {Layout::whole, Layout::by_unit})
-    for (const auto& [rows, cols] : std::vector<std::pair<Index, Index>>{
+    for (const auto& shape : std::vector<std::pair<Index, Index>>{
              {1, 1}, {33, 1}, {129, 7}, {700, 70}, {3, 1'500'000}}) {
+      const Index rows = shape.first, cols = shape.second;  // lambdas below take them
       const Tensor whole{"array",           Purpose::state,  rows, cols, layout,
                          element_name<T>(), Index(sizeof(T))};
       std::vector<T> values(std::size_t(rows * cols));
