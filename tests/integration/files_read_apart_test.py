@@ -14,6 +14,7 @@ import netCDF4
 import numpy as np
 
 from programs import BIN, ProgramTest
+from rank_runs import process_lives
 
 MUTANTS = 60
 PATIENCE_SECONDS = 60
@@ -128,9 +129,9 @@ class FilesReadApart(ProgramTest):
                 process.send_signal(number)
                 process.wait(PATIENCE_SECONDS)
                 end = time.monotonic() + PATIENCE_SECONDS
-                while any(pathlib.Path(f"/proc/{reader}").exists() for reader in readers) and time.monotonic() < end:
+                while any(map(process_lives, readers)) and time.monotonic() < end:
                     time.sleep(0.02)
-                self.assertFalse([reader for reader in readers if pathlib.Path(f"/proc/{reader}").exists()])
+                self.assertFalse(list(filter(process_lives, readers)))
 
     def confinement(self):
         said = subprocess.run([PROGRAM, "--confinement"], capture_output=True, text=True, check=True).stdout
