@@ -217,7 +217,8 @@ Key factored_key() {
   rule.required = true;
   Key damping = number_key(
       "Damping", [](auto& d) -> auto& { return d.layer.factored.damping; }, above(0),
-      "Newton: what is added to the diagonal of the covariance, in means of that diagonal.");
+      "Newton: what is added to the diagonal of the covariance, in means of that diagonal; more in "
+      "the first steps.");
   return for_kinds(
       object_key(
           "Factored",
@@ -225,10 +226,9 @@ Key factored_key() {
            by_default(number_key(
                           "Rate", [](auto& d) -> auto& { return d.layer.factored.rate; }, above(0),
                           "Learning rate of the layer, which the schedule changes as the "
-                          "network's. Of Newton the share of the way to the least squares of a "
-                          "batch, for units without a stored target; docs/user/numerics.md has "
-                          "its bounds."),
-                      "the network's"),
+                          "network's. Of Newton the share of the way to the least squares of "
+                          "the batches so far, for units without a stored target."),
+                      "Newton: 0.02; SGD: the network's"),
            damping,
            by_default(
                integer_key(

@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 
+import factors
 from datasets import write_sets
 from windows import extents_of, listed
 
@@ -27,6 +28,9 @@ class Drawing:
         self.examples = random.choice((1, 2, 3, 13, 31, 32, 33, 64, 97, 130))
         self.sets, self.layers = [], []
         self.loss = random.choice(LOSSES)
+        self.factored = self.chance(0.2)  # perhaps an output layer is
+        if self.factored:
+            self.loss = "L2"
         for i in range(random.choice((1, 1, 1, 2, 3))):
             self.layers.append(self.input_layer(i))
         self.draw_images()
@@ -179,7 +183,23 @@ class Drawing:
         read = {name for layer in self.layers for name in layer.get("Source", [])}
         last["Source"] += [layer["Name"] for layer in self.layers[:-1] if layer["Name"] not in read | set(last["Source"])]
 
+    def factored_layer(self, i, hidden):
+        one = self.data(f"out{i}", ("boolean", "valued", "classes"), signed=False)
+        if "rows" in one and self.chance(0.2):
+            one["ignore_zero"] = True
+        rule = self.random.choice(("Newton", "Newton", "SGD"))
+        settings = {"Rule": rule, "FoldEvery": self.random.choice((1, 2, 3, 64))}
+        if rule == "SGD":
+            settings["Rate"] = self.random.choice((0.001, 0.01))
+        elif self.chance(0.7):
+            settings |= {"Rate": self.random.choice((0.003, 0.1, 3)), "Damping": self.random.choice((0.001, 0.1, 1))}
+        return {"Name": f"Out{i}", "Kind": "Output", "DataSet": one["name"], "Activation": "Linear",
+                "N": one["width"] + self.random.choice((0, 0, 0, 3)), "Source": [self.layers[hidden - 1]["Name"]], "Factored": settings,
+                "WeightInit": {"Scheme": "Gaussian", "Scale": 0.3, "Bias": self.random.choice((0, 0.1, -0.2))}}
+
     def output_layer(self, i, hidden):
+        if self.factored and (i == 0 or self.chance(0.5)):
+            return self.factored_layer(i, hidden)
         marginal = self.loss in MARGINAL
         kinds = ("boolean", "valued", "classes") if marginal else ("boolean", "valued", "float", "bytes", "classes")
         one = self.data(f"out{i}", kinds, signed=False)
@@ -229,4 +249,4 @@ class Drawing:
             words += [option, self.random.choice(values)]
         if rule not in ("SGD", "AdaGrad") and self.chance(0.5):
             words += ["--mu", self.random.choice(("0", "0.5", "0.95"))]
-        return words
+        return factors.settle(words) if self.factored else words

@@ -12,6 +12,7 @@ import unittest.mock
 
 import numpy as np
 
+import factors
 import one_step
 import reference
 import windows
@@ -88,7 +89,7 @@ class Trained:
         has them, or in float64 (None)."""
         with unittest.mock.patch.object(reference, "nudged", lambda parameters, _: parameters):
             step = reference.Step(self.network, *self.batch, self.parameters, draw)
-        after = one_step.updated(one_step.keyed(self.parameters), step.gradients, self.settings)
+        after = one_step.updated(one_step.keyed(self.parameters), step.gradients, self.settings, 0, factors.rates(self.network["Layers"]))
         one_step.bound_weights(after, dict(after), self.network["Layers"])
         return after
 
@@ -203,6 +204,7 @@ DEFECTS = {
     "deltas of tf32": of_reference(reference.Step, "collect", with_deltas_of_ten_bits),
     "batch normalisation without its coupling": of_reference(reference.Step, "through_normalisation", without_coupling),
     "AdaGrad without its epsilon": of_reference(reference, "first_step", without_epsilon),
+    "a factored layer damped 1 % too much": of_reference(factors, "FIRST", lambda times: 1.01 * times),
     "GELU by tanh": of_reference(reference, "normal_below", by_tanh),
 }
 

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+import factors
 from windows import Filters, Pooling, extents_of
 
 FLOOR = 1e-12  # ln is of at least that
@@ -184,7 +185,7 @@ class Step:
         self.outputs = {name: output.of(self.stored) for name, output in outputs.items()}
         self.z, self.y, self.normal, self.deviation = {}, {name: self.stored(x) for name, x in inputs.items()}, {}, {}
         self.cost, self.cost_terms, self.shake = 0.0, 0.0, 0.0
-        self.gradients, self.magnitudes = {}, {}
+        self.gradients, self.magnitudes, self.shares = {}, {}, {}
         self.forward()
         self.backward()
 
@@ -269,7 +270,10 @@ class Step:
             if layer.get("BatchNormalization"):
                 normal = self.through_normalisation(name, self.rows(name, delta), self.rows(name, size))
                 delta, size = (self.units(name, part) for part in normal)
-            self.collect(name, layer, delta, size, upstream, sizes)
+            if "Factored" in layer:
+                factors.collect(self, name, layer, delta, upstream, sizes)
+            else:
+                self.collect(name, layer, delta, size, upstream, sizes)
 
     def through_normalisation(self, name, delta, size):
         x = self.normal[name]

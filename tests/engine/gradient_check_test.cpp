@@ -103,6 +103,31 @@ TEST(GradientCheck, GradientsOfManyMaximaAreSlopes) {
   }
 }
 
+// The step of V U itself, and what it sends to the layer before.
+TEST(GradientCheck, FactoredStepsFollowSlopes) {
+  if (is_on_gpu()) GTEST_SKIP() << "parameters are not in main memory";
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  for (std::uint64_t i = 0; i < 6; ++i) {
+    NetworkDescriptor network = autoencoder(Activation(Tanh{}));
+    network.loss = SquaredError{};
+    network.layers[2].activation = Activation(Linear{});
+    network.layers[2].factored.rule = i % 2 == 0 ? FactoredRule::newton : FactoredRule::sgd;
+    const std::vector<std::string> left_out = prepare_gradient_check(network);
+    if (i % 2 == 0)
+      EXPECT_THAT(left_out, ElementsAre("Output: the Rule of Factored"));
+    else
+      EXPECT_THAT(left_out, testing::IsEmpty());
+    EXPECT_TRUE(network.layers[2].factored.is_on());
+    const Counts counts = check(network, 1000, {}, seed + i);
+    EXPECT_EQ(counts.checked, 40 * 6 * 2 + 6 + 40);
+    EXPECT_EQ(counts.wrong, 0);
+    EXPECT_GT(counts.largest, 1e-3);
+    network.boost_one = 3.0f;  // deltas are no slopes then
+    EXPECT_GT(check(network, 1000, {}, seed + i).wrong, 50);
+  }
+}
+
 TEST(GradientCheck, FindsDeltasThatAreNoSlopes) {
   if (is_on_gpu()) GTEST_SKIP() << "parameters are not in main memory";
   NetworkDescriptor network = autoencoder(Activation(Sigmoid{}));

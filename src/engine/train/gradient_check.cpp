@@ -22,26 +22,37 @@ constexpr double kStep = 0.01;
 constexpr double kLeastStep = kStep / 64;
 constexpr double kTolerance = 0.02;  // of the largest gradient of a group
 constexpr double kRounding = 1e-6;   // of the cost
+// Of a factored layer, by its width, which its activations rarely exceed: its steps of rate 1 would
+// be too long. A power of two.
+constexpr float kFactoredRate = 1.0f / 64.0f;
+constexpr Index kUnknownWidth = 4096;  // of a source that its data tell
 
 // A place where a float stands, for every parameter of a group.
 struct Group {
   std::string name;
+  int layer = -1;     // whose units it belongs to
+  float rate = 1.0f;  // of a step
   Index count = 0;
   std::function<float&(Index)> at;
 };
 
 std::vector<Group> groups_of(Network& network) {
   std::vector<Group> groups;
+  const Graph& graph = network.graph();
   for (const NetworkParameter& parameter : network.parameters()) {
+    const int layer =
+        parameter.vector ? parameter.layer : graph.edges[std::size_t(parameter.edge)].destination;
+    const float rate = graph.network.layers[std::size_t(layer)].factored.rate.value_or(1.0f);
     if (HeldBuffer<float>* vector = parameter.vector) {
-      groups.push_back({parameter.name, vector->size(),
+      groups.push_back({parameter.name, layer, rate, vector->size(),
                         [vector](Index i) -> float& { return vector->data()[i]; }});
       continue;
     }
     const MatrixView<float> values = parameter.matrix->values();
-    groups.push_back({parameter.name, values.rows * values.cols, [values](Index i) -> float& {
-                        return values.data[i / values.cols * values.stride + i % values.cols];
-                      }});
+    groups.push_back(
+        {parameter.name, layer, rate, values.rows * values.cols, [values](Index i) -> float& {
+           return values.data[i / values.cols * values.stride + i % values.cols];
+         }});
   }
   return groups;
 }
@@ -77,9 +88,10 @@ class Checker {
     bool agrees = false, stay = false;  // the slopes of smaller steps
     std::optional<Slopes> before;
     for (double step = kStep; !agrees && !stay && step >= kLeastStep; step /= 4) {
-      const Slopes slopes = slopes_at(group.at(i), step);
+      const Slopes slopes = slopes_at(group, i, step);
       // Rounded too: the parameter, from whose change the gradient is read.
-      const double rounding = kRounding * (std::abs(cost_) / step + std::abs(double(group.at(i))));
+      const double rounding =
+          kRounding * (std::abs(cost_) / step + std::abs(double(group.at(i))) / double(group.rate));
       difference = std::max({slopes.low - gradient, gradient - slopes.high, 0.0});
       agrees = difference <= allowed + rounding;
       stay = before && std::abs(slopes.low - before->low) <= rounding &&
@@ -97,16 +109,19 @@ class Checker {
     double low = 0.0;
     double high = 0.0;
   };
-  Slopes slopes_at(float& parameter, double step) const {
+  Slopes slopes_at(const Group& group, Index i, double step) const {
+    float& parameter = group.at(i);
     const float before = parameter;
     const auto slope = [&](double by) {
       parameter = before + float(by);
+      network_.restart_factors(group.layer);
       const double moved = double(parameter) - double(before);
       const double value = (mean_cost() - cost_) / moved;
       parameter = before;
       return value;
     };
     const double right = slope(step), left = slope(-step);
+    network_.restart_factors(group.layer);
     return {std::min(left, right), std::max(left, right)};
   }
   double mean_cost() const { return network_.cost(batch_).value() / double(batch_.examples); }
@@ -114,6 +129,27 @@ class Checker {
   const BoundBatch& batch_;
   double cost_;
 };
+
+}  // namespace
+
+namespace {
+
+// The step that is checked is the layer's own, V U, by the plain gradient.
+void keep_plain_factors(NetworkDescriptor& network, std::vector<std::string>& left_out) {
+  for (LayerDescriptor& layer : network.layers) {
+    if (!layer.factored.is_on()) continue;
+    if (layer.factored.rule != FactoredRule::sgd)
+      left_out.push_back(layer.name + ": the Rule of Factored");
+    layer.factored = {};
+    layer.factored.rule = FactoredRule::sgd;
+    layer.factored.fold_every = 1;
+    Index width = 1;
+    for (const LayerDescriptor& source : network.layers)
+      if (std::ranges::find(layer.sources, source.name) != layer.sources.end())
+        width += source.auto_size ? kUnknownWidth : source.units();
+    layer.factored.rate = kFactoredRate / std::exp2(std::ceil(std::log2(float(width))));
+  }
+}
 
 }  // namespace
 
@@ -140,9 +176,8 @@ std::vector<std::string> prepare_gradient_check(NetworkDescriptor& network) {
     drop(layer.delta_norm, 0.0f, layer.name + ": DeltaNorm");
     drop(layer.weight_norm, 0.0f, layer.name + ": WeightNorm");
     layer.sparseness.reset();
-    if (layer.factored.is_on()) left_out.push_back(layer.name + ": Factored");
-    layer.factored = {};
   }
+  keep_plain_factors(network, left_out);
   TrainingDescriptor& training = network.training;
   training.optimizer = Sgd{};
   training.rate = 1.0f;
@@ -166,8 +201,10 @@ std::vector<CheckedGroup> check_gradients(Network& network, const BoundBatch& ba
   for (std::size_t g = 0; g < groups.size(); ++g)
     for (Index i = 0; i < groups[g].count; ++i) {
       gradient[g][std::size_t(i)] -= groups[g].at(i);
+      gradient[g][std::size_t(i)] /= groups[g].rate;
       groups[g].at(i) = before[g][std::size_t(i)];
     }
+  for (int layer : network.order()) network.restart_factors(layer);
   const Checker checker(network, batch);
   std::vector<CheckedGroup> results;
   for (std::size_t g = 0; g < groups.size(); ++g) {

@@ -9,6 +9,10 @@
 //   a z H' times that
 //   W' W changes by A' K + K' A, A = -a P + a^2 Z K / 2, P = D W, Z = D D'
 //
+// With Newton the batch is part of its own curvature: Q^-1 = C + l + g a H' H, where g is at least
+// DeltaBoost's larger factor. So K is (1 + g a k H')^-1 k with k = H (C + l)^-1, 1 - a z K H' is
+// (1 + g a k H')^-1 (1 + (g - z) a k H'), and no step is too long for any unit.
+//
 // H and R are those of examples times the root of their weight.
 #include "norn/base/error.h"
 #include "src/step/layers/factored.h"
@@ -28,6 +32,10 @@ constexpr Existing kAdd = Existing::add;
 
 constexpr double kMeanSteps = 100.0;    // the mean of H' H / B forgets as fast as that
 constexpr double kLeastPivot = 0.0625;  // of 1 - E: below that a step nearly loses a direction
+constexpr double kLargest = 8.0;        // of the inverse of U: V loses digits by that
+constexpr double kWarmUp = 200.0;       // in the first steps C is of few batches, and damped more
+constexpr double kNewtonRate = 0.02;    // unless the layer has its own
+constexpr double kResolved = 1e5;       // products of float32 tell 1 from that many times as much
 constexpr Index kRebuiltFolds = 10;     // W' W is summed anew at every so many folds
 
 // The matrices of a batch of this many examples.
@@ -105,7 +113,8 @@ void send_delta(State& state, int layer, const float* weight, MatrixView<const d
 }
 
 // (mean of H' H / B + damping times the mean of its diagonal)^-1, at every so many steps that it
-// costs no more than a part of them. Of a short batch the mean takes a part, too.
+// costs no more than a part of them. Of a short batch the mean takes a part, too. At first weights
+// that fit small activations would be large, and hidden layers could not follow.
 void refresh_curvature(const Batch& b, float damping, Index batch) {
   const MatrixView<double> mean = b.room.mean.view();
   const auto steps = Index(b.room.progress.data()[1]);
@@ -114,10 +123,11 @@ void refresh_curvature(const Batch& b, float damping, Index batch) {
     for (Index j = 0; j < mean.cols; ++j) mean(i, j) *= 1.0 - share;
   b.kernels.multiply(share / double(b.h.rows), b.h, As::transposed, b.h, As::it_is, kAdd, mean);
   if (steps % ((mean.rows + batch - 1) / batch) != 0) return;
+  const double warm = 1.0 + kWarmUp / (double(steps) + 1.0);
   double trace = 0.0;
   for (Index i = 0; i < mean.rows; ++i) trace += mean(i, i);
   // A batch of which all weights are 0 says nothing.
-  const double added = trace > 0.0 ? double(damping) * trace / double(mean.rows) : 1.0;
+  const double added = trace > 0.0 ? double(damping) * warm * trace / double(mean.rows) : 1.0;
   Matrix<double> factor(mean.rows, mean.cols);
   const MatrixView<double> curvature = b.room.curvature.view();
   for (Index i = 0; i < mean.rows; ++i)
@@ -136,10 +146,16 @@ void find_step_rows(const Batch& b, bool newton) {
     for (Index e = 0; e < b.h.rows; ++e) std::copy_n(b.h.row(e), b.h.cols, b.k.row(e));
 }
 
-// The largest eigenvalue of E, by a few steps of its power.
-double largest_share(const Batch& b) {
+// 1 + factor m in place of m.
+void add_to_one(double factor, MatrixView<double> m) {
+  for (Index e = 0; e < m.rows; ++e)
+    for (Index f = 0; f < m.cols; ++f) m(e, f) = (e == f ? 1.0 : 0.0) + factor * m(e, f);
+}
+
+// The largest eigenvalue of factor a K H', by a few steps of its power.
+double largest_share(const Batch& b, double factor) {
   const Index n = b.h.rows;
-  b.kernels.multiply(b.step * b.zero, b.k, As::it_is, b.h, As::transposed, kOverwrite, b.coupling);
+  b.kernels.multiply(b.step * factor, b.k, As::it_is, b.h, As::transposed, kOverwrite, b.coupling);
   std::vector<double> x(std::size_t(n), 1.0), y(x);
   double size = 0.0;
   for (int i = 0; i < 30; ++i) {
@@ -154,15 +170,24 @@ double largest_share(const Batch& b) {
   return size;
 }
 
-// K by the inverse of the new U, and both. False where the step is too long.
-bool change_small(const Batch& b) {
+// K, K by the inverse of the new U, U and its inverse. `own`: what the batch counts for in its own
+// curvature, 0 with SGD. False where the step is too long.
+bool change_small(const Batch& b, double own) {
   b.kernels.multiply(1.0, b.k, As::it_is, b.room.inverse.view(), As::it_is, kOverwrite,
                      b.unit_step);
-  if (b.zero == 0.0) return true;
-  b.kernels.multiply(-b.step * b.zero, b.k, As::it_is, b.h, As::transposed, kOverwrite, b.coupling);
-  for (Index e = 0; e < b.h.rows; ++e) b.coupling(e, e) += 1.0;
+  if (b.zero == 0.0 && own == 0.0) return true;
+  b.kernels.multiply(b.step, b.k, As::it_is, b.h, As::transposed, kOverwrite, b.coupling);
+  if (own > 0.0) {
+    for (Index e = 0; e < b.h.rows; ++e)
+      std::copy_n(b.coupling.row(e), b.h.rows, b.products.row(e));
+    add_to_one(own, b.products);
+    if (!(b.kernels.factorize(b.products) >= kLeastPivot)) return false;
+    b.kernels.solve(b.products, b.k);
+  }
+  add_to_one(own - b.zero, b.coupling);
   if (!(b.kernels.factorize(b.coupling) >= kLeastPivot)) return false;
   b.kernels.solve(b.coupling, b.unit_step);
+  if (b.zero == 0.0) return true;
   b.kernels.multiply(b.step * b.zero, b.h, As::transposed, b.unit_step, As::it_is, kAdd,
                      b.room.inverse.view());
   b.kernels.multiply(-b.step * b.zero, b.projected, As::transposed, b.k, As::it_is, kAdd,
@@ -185,6 +210,14 @@ void change_gram(const Batch& b) {
   b.kernels.multiply(1.0, b.k, As::transposed, b.change, As::it_is, kAdd, b.room.gram.view());
 }
 
+// Where U has nearly lost a direction: long steps take half of it each.
+bool needs_fold(MatrixView<const double> inverse) {
+  double largest = 0.0;
+  for (Index i = 0; i < inverse.rows; ++i)
+    for (Index j = 0; j < inverse.cols; ++j) largest = std::max(largest, std::abs(inverse(i, j)));
+  return largest > kLargest;
+}
+
 void fold(State& state, int layer) {
   const Range blocks = state.facts.own_blocks(layer);
   const MatrixView<double> u = state.room<FactoredRoom>(layer).u.view();
@@ -200,7 +233,9 @@ void fold(State& state, int layer) {
 double rate_of(const State& state, const FactoredOutput& factored) {
   const double now = double(state.schedule.rate_at(state.now.position.step));
   const double alpha = double(state.network().training.rate);
-  return factored.rate && alpha > 0.0 ? double(*factored.rate) * (now / alpha) : now;
+  if (!factored.rate && factored.rule == FactoredRule::sgd) return now;
+  const double own = factored.rate ? double(*factored.rate) : kNewtonRate;
+  return alpha > 0.0 ? own * (now / alpha) : own;
 }
 
 DivergenceError too_long(const State& state, int layer, double rate, double share) {
@@ -218,7 +253,6 @@ void FactoredUpdate::run(State& state) const {
   const FactoredOutput& factored = state.facts.layer(layer).factored;
   const Index every = state.facts.fold_every(layer);
   const std::int64_t next = state.now.position.step + 1;
-  const bool folds = next % every == 0;
   const EntryRule rule = entry_rule(state, layer);
   const bool newton = factored.rule == FactoredRule::newton;
   const double rate = rate_of(state, factored);
@@ -233,13 +267,16 @@ void FactoredUpdate::run(State& state) const {
   if (!std::isfinite(all_units)) return;  // which the cost tells
   if (newton) refresh_curvature(b, factored.damping, state.facts.batch());
   find_step_rows(b, newton);
-  if (!change_small(b)) throw too_long(state, layer, rate, largest_share(b));
+  // Twice the factor of all units: a step leaves at least half of each direction of U.
+  const double own = newton ? std::max(rule.one, 2.0 * rule.zero) : 0.0;
+  if (!change_small(b, own))
+    throw too_long(state, layer, rate,
+                   newton ? largest_share(b, own) / kResolved : largest_share(b, rule.zero));
   change_gram(b);
   b.kernels.update_rows(b.room.lists, b.room.entry_r.view(), b.step, b.unit_step,
                         factors(state, layer, state.facts.mine(layer)));
   b.room.progress.data()[1] += 1.0;
-  if (!folds) return;
-  fold(state, layer);
+  if (next % every == 0 || needs_fold(b.room.inverse.view())) fold(state, layer);
   if (next % (kRebuiltFolds * every) == 0) sum_gram(state, layer);
 }
 
@@ -247,9 +284,10 @@ void FactoredUpdate::work(const StepFacts& facts, WorkList& list) const {
   const double width = double(facts.layer(facts.edge(facts.matrices(layer)[0]).source).units() + 1);
   const double batch = list.batch(), units = double(facts.units(layer));
   const double entries = batch * facts.entries(layer) / double(facts.ranks());
+  const bool newton = facts.layer(layer).factored.rule == FactoredRule::newton;
+  const double squares = newton ? 12.0 * width + 2.0 * batch / 3.0 : 10.0 * width + batch / 3.0;
   list.add({.stage = "factored update",
-            .flops = 18.0 * batch * width * width + 10.0 * batch * batch * width +
-                     batch * batch * batch / 3.0 + 2.0 * entries * width,
+            .flops = 18.0 * batch * width * width + squares * batch * batch + 2.0 * entries * width,
             .bytes = 2.0 * entries * width * kFloat,
             .calls = 12.0});
   const double every = double(facts.fold_every(layer));

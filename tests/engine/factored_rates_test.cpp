@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// Factored output layers at rates and dampings that nobody has chosen for their data.
+#include "norn/base/error.h"
+#include "tests/data/support.h"
+#include "tests/support/problem.h"
+#include "tests/support/recipes.h"
+
+#include <cmath>
+#include <random>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+namespace norn::test {
+namespace {
+
+class FactoredRates : public testing::Test {
+ protected:
+  Index below(Index count) { return Index(random_() % std::uint64_t(count)); }
+  float magnitude(double low, double high) {
+    return float(std::pow(10.0, std::uniform_real_distribution<double>(low, high)(random_)));
+  }
+  // A layer that is fed with data, and its batch.
+  Problem draw_problem(FactoredRule rule) {
+    Problem problem;
+    NetworkDescriptor& network = problem.network;
+    network.loss = SquaredError{};
+    network.training.lambda = 0.0f;
+    network.training.batch = problem.planned_batch = 1 + below(90);
+    network.layers = {input_layer("In", 1 + below(70)),
+                      output_layer("Out", 1 + below(700), {"In"}, Activation(Linear{}))};
+    network.layers[1].factored = {rule, magnitude(-3.0, 3.0), magnitude(-3.0, 1.0),
+                                  1 + int(below(64))};
+    problem.set_data("In", {.sparse = false}, network.training.batch, random_());
+    problem.set_data("Out", {.valued = below(2) == 1}, network.training.batch, random_());
+    return problem;
+  }
+  static std::string name_of(const Problem& problem) {
+    const FactoredOutput& factored = problem.network.layers[1].factored;
+    return fmt::format("{} -> {}, batch {}, rate {}, damping {}, fold {}",
+                       problem.network.layers[0].units(), problem.network.layers[1].units(),
+                       problem.planned_batch, *factored.rate, factored.damping,
+                       *factored.fold_every);
+  }
+
+  const unsigned seed_ = fresh_seed();
+  std::mt19937_64 random_{seed_};
+  testing::ScopedTrace trace_{__FILE__, __LINE__, fmt::format("seed {}", seed_)};
+};
+
+// However popular a unit is, and however few the examples are for the width of the source.
+TEST_F(FactoredRates, NoStepOfNewtonRaisesTheCostOfItsBatch) {
+  for (int round = 0; round < 20; ++round) {
+    const Problem problem = draw_problem(FactoredRule::newton);
+    SCOPED_TRACE(name_of(problem));
+    Engine engine(problem, Pass::training);
+    engine.network().initialise(seed_ + unsigned(round));
+    double first = 0.0, before = HUGE_VAL;
+    for (std::int64_t step = 0; step < 80; ++step) {
+      const double cost = engine.network().train_step(problem.bound(), {step, 0, 1}).value();
+      if (step == 0) first = cost;
+      // A cost is what is left of sums that are as large as the first one.
+      ASSERT_LE(cost, before + 1e-5 * first) << "step " << step;
+      before = cost;
+    }
+  }
+}
+
+// Hidden layers by their rules' usual rates: activations change under the layer, by much at first.
+TEST_F(FactoredRates, CostsStayFiniteBesideHiddenLayersOfAnyRule) {
+  for (const UpdateRule& optimizer :
+       {UpdateRule(Sgd{}), UpdateRule(Momentum{}), UpdateRule(Adam{})})
+    for (int round = 0; round < 2; ++round) {
+      Recipe recipe = factored_recipe(FactoredRule::newton, optimizer);
+      NetworkDescriptor& network = recipe.network;
+      network.training.rate = TrainingDescriptor{}.rate;
+      network.decay = 0.0f;
+      network.training.batch = 1 + below(100);
+      network.boost_one = magnitude(0.0, 2.0);
+      network.boost_zero = 1.0f;
+      network.layers[2].factored = {};
+      network.layers[2].factored.rule = FactoredRule::newton;
+      SCOPED_TRACE(fmt::format("rule {}, batch {}, boost {}", optimizer.index(),
+                               network.training.batch, network.boost_one));
+      const Outcome outcome = run(recipe, 60, 1, 2);
+      EXPECT_THAT(outcome.costs,
+                  testing::Each(testing::Truly([](double c) { return std::isfinite(c); })));
+    }
+}
+
+std::string number_after(const std::string& text, const std::string& words) {
+  const std::string rest = text.substr(text.find(words) + words.size());
+  return rest.substr(0, rest.find(' '));
+}
+
+void expect_advice(const std::string& text, float rate) {
+  EXPECT_EQ(text, fmt::format("layer \"Out\": a step at rate {:.3g} would take its weights to 0 or "
+                              "beyond in some direction, at step {} (epoch {}); lower \"Rate\" of "
+                              "Factored to {} or less",
+                              rate, number_after(text, "at step "),
+                              number_after(text, "(epoch ").substr(0, 1),
+                              number_after(text, "Factored to ")));
+}
+
+TEST(Factored, SaysWhichRateOfGradientDescentWouldHold) {
+  Recipe recipe = factored_recipe(FactoredRule::sgd, Sgd{});
+  recipe.network.decay = 0.0f;
+  std::optional<float>& rate = recipe.network.layers[2].factored.rate;
+  rate = 30.0f;
+  bool holds = false;
+  for (int tries = 0; tries < 5 && !holds; ++tries) try {
+      run(recipe, 40, 1, 1);
+      holds = true;
+    } catch (const DivergenceError& error) {
+      expect_advice(error.what(), *rate);
+      const float advised = std::stof(number_after(error.what(), "Factored to "));
+      EXPECT_LT(advised, 0.75f * *rate);
+      rate = advised;
+    }
+  EXPECT_TRUE(holds);
+}
+
+// Examples that are much alike, of sources that grow a million times between two steps, before the
+// curvature is made anew: float32 cannot tell their products from those of fewer examples.
+TEST_F(FactoredRates, SaysWhichRateOfNewtonWouldHold) {
+  Problem problem = draw_problem(FactoredRule::newton);
+  problem.network.layers[0].extent[0] = 40 + below(40);
+  problem.network.training.batch = problem.planned_batch = 20 + below(20);
+  problem.set_data("In", {.sparse = false}, problem.planned_batch, seed_);
+  problem.set_data("Out", {}, problem.planned_batch, seed_);
+  std::optional<float>& rate = problem.network.layers[1].factored.rate;
+  rate = 0.5f;
+  bool refused = false, holds = false;
+  for (int tries = 0; tries < 3 && !holds; ++tries) try {
+      Problem now = problem;
+      Engine engine(now, Pass::training);
+      engine.network().initialise(seed_);
+      engine.network().train_step(now.bound(), {0, 0, 1});
+      auto larger = std::make_shared<HostBatch>(
+          random_batch({.sparse = false}, now.planned_batch, now.network.layers[0].units(), seed_));
+      for (Index e = larger->examples - 1; e >= 0; --e)
+        for (Index j = 0; j < larger->width; ++j) {
+          const float first = larger->matrix()(0, j), second = larger->matrix()(1, j);
+          larger->dense.view()(e, j) = 1e6f * (first + float(e) * second);
+        }
+      now.data[0] = larger;
+      engine.network().train_step(now.bound(), {1, 0, 1});
+      holds = true;
+    } catch (const DivergenceError& error) {
+      expect_advice(error.what(), *rate);
+      refused = true;
+      rate = std::stof(number_after(error.what(), "Factored to "));
+    }
+  EXPECT_TRUE(refused);
+  EXPECT_TRUE(holds);
+}
+
+}  // namespace
+}  // namespace norn::test
