@@ -49,12 +49,15 @@ RecipeData::RecipeData(const Recipe& recipe)
       order_(recipe.examples, recipe.network.training.batch, recipe.network.shuffle,
              recipe.network.training.seed),
       sets_(recipe.network.layers.size()),
+      weights_(recipe.network.layers.size()),
       batches_(recipe.network.layers.size()) {
   for (std::size_t i = 0; i < sets_.size(); ++i) {
     const LayerDescriptor& layer = recipe.network.layers[i];
     if (layer.dataset.empty()) continue;
-    sets_[i] = make_set(layer.dataset, random_batch(recipe.kind_of(layer), recipe.examples,
-                                                    layer.units(), recipe.data_seed + i));
+    HostBatch data =
+        random_batch(recipe.kind_of(layer), recipe.examples, layer.units(), recipe.data_seed + i);
+    sets_[i] = make_set(layer.dataset, data);
+    weights_[i] = std::move(data.weight);
   }
 }
 
@@ -68,7 +71,10 @@ BoundBatch RecipeData::batch(std::int64_t step) {
   bound.examples = count;
   for (std::size_t i = 0; i < sets_.size(); ++i) {
     if (!sets_[i]) continue;
-    sets_[i]->gather({order.data() + first, std::size_t(count)}, batches_[i]);
+    const std::span<const Index> examples(order.data() + first, std::size_t(count));
+    sets_[i]->gather(examples, batches_[i]);
+    for (std::size_t e = 0; e < examples.size() && !weights_[i].empty(); ++e)
+      batches_[i].weight.push_back(weights_[i][std::size_t(examples[e])]);
     bound.of_layer[i] = &batches_[i];
     bound.ignore_absent[i] = recipe_.kind_of(recipe_.network.layers[i]).ignore_absent;
   }

@@ -49,6 +49,7 @@ class RecipeData {
   const Recipe& recipe_;
   BatchOrder order_;
   std::vector<std::unique_ptr<Dataset>> sets_;  // by layer
+  std::vector<std::vector<float>> weights_;     // of the examples; none: each 1
   std::vector<HostBatch> batches_;              // by layer
 };
 
