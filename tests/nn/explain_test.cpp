@@ -6,6 +6,7 @@
 #include "src/nn/descriptor_json.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include <gmock/gmock.h>
 
@@ -46,6 +47,24 @@ TEST(Explain, FindsKeysByAnySpellingAndByWhatErrorsCallThem) {
   EXPECT_EQ(title("Tahn"), "nothing");
   EXPECT_EQ(title(""), "nothing");
   EXPECT_EQ(title("."), "nothing");
+}
+
+TEST(Explain, BreaksLinesWhereTheNextWordWouldNotFit) {
+  int broken = 0;
+  for (const char* name :
+       {"Factored", "Factored.FoldEvery", "Rate", "WeightInit", "Kernel", "Function",
+        "RateSchedule", "InputWeighting", "Activation", "ErrorFunction"}) {
+    std::istringstream lines(explain_key(name).value_or(""));
+    std::string before;
+    for (std::string line; std::getline(lines, line); before = line) {
+      EXPECT_LE(line.size(), 100u) << line;
+      if (line.find_first_not_of(' ') != 11 || before.empty()) continue;
+      ++broken;
+      const std::size_t word = std::min(line.find(' ', 11), line.size()) - 11;
+      EXPECT_GT(before.size() + 1 + word, 100u) << before << "\n" << line;
+    }
+  }
+  EXPECT_GT(broken, 5);
 }
 
 TEST(Explain, GivesEveryPlaceOfAName) {

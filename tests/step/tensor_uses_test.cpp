@@ -237,6 +237,7 @@ Recipe random_recipe(std::mt19937& random) {
     const std::string source = layers.back().name;
     std::vector<std::string> sources{source};
     if (h > 0 && below(3) == 0) sources.emplace_back("In");
+    if (h > 1 && below(2) == 0) sources.push_back(layers[layers.size() - 2].name);
     layers.push_back(hidden_layer(fmt::format("Hidden{}", h),
                                   below(3) == 0 ? 300 + below(200) : 10 + below(70), sources,
                                   kinds[std::size_t(below(6))]));
