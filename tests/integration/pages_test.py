@@ -174,7 +174,7 @@ class Versions(PageTest):
             lines = self.page(program, "--version").read_text().splitlines()
             self.assertRegex(lines[0], rf"^{program} \d+\.\d+\.\d+ \(Norn\) (unknown|[0-9a-f]{{12}}(, modified)?)$")
             rest = dict(line.split(": ", 1) for line in lines[1:])
-            self.assertRegex(rest["build"], r"^(Release|RelWithDebInfo|Debug|MinSizeRel), \w+ \d+")
+            self.assertRegex(rest["build"], r"^\w+, \w+ \d+")
             data = (("NetCDF", r"^\d+\.\d+"), ("HDF5", r"^\d+\.\d+\.\d+$"), ("CLI11", r"^\d+\.\d+"))
             if program == "importer":  # has no kernels
                 self.assertNotIn("OpenBLAS", rest)
