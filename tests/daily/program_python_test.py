@@ -22,6 +22,7 @@ sys.path.insert(0, {python!r})
 import norn
 for last in [False] * 600 + [True]:
     try:
+        open(sys.argv[3], "w").close()
         outcomes = norn.daily.Day(sys.argv[1], sys.argv[2]).run(slots=2)
         print(*(one.state for one in outcomes.values()))
         break
@@ -51,8 +52,9 @@ class DayTest(DailyTest):
         return self.published("program")
 
     def start(self):
+        self.path("running").unlink(missing_ok=True)
         return subprocess.Popen([sys.executable, "-B", "-c", PROGRAM.format(python=str(ROOT / "python")), str(self.path("regions.json")),
-                                 DAY],
+                                 DAY, str(self.path("running"))],
                                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def wait_for(self, what, process):
@@ -87,7 +89,8 @@ class DayTest(DailyTest):
         self.regions({"north": {}, "south": {}})
         for ends in self.random.sample([signal.SIGKILL, signal.SIGINT], 2):
             process, moment = self.start(), self.made() + self.random.randrange(1, 3)
-            self.wait_for(lambda: self.made() >= moment, process)
+            # What the runner of a killed process makes says nothing of this one.
+            self.wait_for(lambda: self.path("running").exists() and self.made() >= moment, process)
             process.send_signal(ends)
             said, wrong = process.communicate(timeout=LIMIT_SECONDS)
             self.assertEqual(wrong, "")
