@@ -199,13 +199,7 @@ class FactoredDrift : public testing::Test {
       column.insert(column.end(), row.begin(), row.end());
       begin.push_back(RowOffset(column.size()));
     }
-    CsrBuffer& csr = targets->sparse;
-    csr.rows = kExamples;
-    csr.cols = units;
-    csr.row_begin = Buffer<RowOffset>(Index(begin.size()));
-    csr.row_begin.write(begin.data(), Index(begin.size()));
-    csr.column = Buffer<Column>(Index(column.size()));
-    csr.column.write(column.data(), Index(column.size()));
+    targets->sparse = csr_of(begin, column, units);
     problem_.data = {x, targets};
     return problem_.bound();
   }

@@ -215,14 +215,8 @@ class FactoredLayer : public testing::Test {
       begin.push_back(RowOffset(column.size()));
       if (weighted) targets.weight.push_back(below(9) == 0 ? 0.0f : uniform(0.2f, 1.0f));
     }
-    CsrBuffer& csr = targets.sparse;
-    csr.rows = examples;
-    csr.cols = units;
+    CsrBuffer& csr = targets.sparse = csr_of(begin, column, units);
     csr.has_values = valued;
-    csr.row_begin = Buffer<RowOffset>(Index(begin.size()));
-    csr.row_begin.write(begin.data(), Index(begin.size()));
-    csr.column = Buffer<Column>(Index(column.size()));
-    csr.column.write(column.data(), Index(column.size()));
     std::vector<float> value(column.size());
     for (float& v : value) v = uniform(-2.0f, 2.0f);
     if (valued) {

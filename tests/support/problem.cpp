@@ -33,19 +33,26 @@ void fill_sparse(const DataKind& kind, Index width, std::mt19937_64& random, Hos
       if (c == sure || (!kind.labels && stored(random))) columns.push_back(c);
     begin.push_back(RowOffset(columns.size()));
   }
-  batch.sparse.row_begin = Buffer<RowOffset>(Index(begin.size()));
-  batch.sparse.column = Buffer<Column>(Index(columns.size()));
-  std::copy(begin.begin(), begin.end(), batch.sparse.row_begin.data());
-  std::copy(columns.begin(), columns.end(), batch.sparse.column.data());
+  batch.sparse = csr_of(begin, columns, width);
   batch.sparse.has_values = kind.valued;
-  batch.sparse.rows = batch.examples;
-  batch.sparse.cols = width;
   if (!kind.valued) return;
   batch.sparse.value = Buffer<float>(Index(columns.size()));
   for (std::size_t i = 0; i < columns.size(); ++i) batch.sparse.value.data()[i] = value(random);
 }
 
 }  // namespace
+
+CsrBuffer csr_of(const std::vector<RowOffset>& begin, const std::vector<Column>& column,
+                 Index cols) {
+  CsrBuffer csr;
+  csr.rows = Index(begin.size()) - 1;
+  csr.cols = cols;
+  csr.row_begin = Buffer<RowOffset>(Index(begin.size()));
+  csr.row_begin.write(begin.data(), Index(begin.size()));
+  csr.column = Buffer<Column>(Index(column.size()));
+  csr.column.write(column.data(), Index(column.size()));
+  return csr;
+}
 
 LayerDescriptor input_layer(const std::string& name, Index units) {
   LayerDescriptor layer =

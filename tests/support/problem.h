@@ -43,6 +43,10 @@ LayerDescriptor output_layer(const std::string& name, Index units, std::vector<s
 LayerDescriptor pooling_layer(const std::string& name, PoolingFunction function,
                               std::vector<std::string> sources);
 
+/// Rows without values: row r has columns [begin[r], begin[r + 1]) of `column`.
+CsrBuffer csr_of(const std::vector<RowOffset>& begin, const std::vector<Column>& column,
+                 Index cols);
+
 /// A batch of random examples. Sparse rows are never empty.
 HostBatch random_batch(const DataKind& kind, Index examples, Index width, std::uint64_t seed);
 

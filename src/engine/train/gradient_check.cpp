@@ -130,10 +130,6 @@ class Checker {
   double cost_;
 };
 
-}  // namespace
-
-namespace {
-
 // The step that is checked is the layer's own, V U, by the plain gradient.
 void keep_plain_factors(NetworkDescriptor& network, std::vector<std::string>& left_out) {
   for (LayerDescriptor& layer : network.layers) {
