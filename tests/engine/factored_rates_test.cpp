@@ -59,8 +59,9 @@ TEST_F(FactoredRates, NoStepOfNewtonRaisesTheCostOfItsBatch) {
     for (std::int64_t step = 0; step < 80; ++step) {
       const double cost = engine.network().train_step(problem.bound(), {step, 0, 1}).value();
       if (step == 0) first = cost;
-      // A cost is what is left of sums that are as large as the first one.
-      ASSERT_LE(cost, before + 1e-5 * first) << "step " << step;
+      // A cost is what is left of sums that are as large as the first one, of products in float32:
+      // near the least of it they leave 2e-5 of these.
+      ASSERT_LE(cost, before + 1e-4 * first) << "step " << step;
       before = cost;
     }
   }
