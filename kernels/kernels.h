@@ -48,6 +48,7 @@ struct Kernels {
   /// prefetch batches. Null elsewhere.
   std::unique_ptr<BatchKernels> prefetch_batch;
   std::unique_ptr<SparseKernels> prefetch_sparse;
+  std::unique_ptr<FactoredKernels> prefetch_factored;
   Memory* prefetch_memory = nullptr;
   bool casts_operands = false;       ///< whether dense products read bfloat16
   bool transposes_operands = false;  ///< whether gradients read DenseOperand::transposed

@@ -19,6 +19,11 @@ bool fits(const FactorView<T>& v) {
   return has_valid_stride(v.rows) && v.last.size == v.rows.rows;
 }
 
+template <typename A, typename B>
+bool same_shape(MatrixView<A> a, MatrixView<B> b) {
+  return a.rows == b.rows && a.cols == b.cols && has_valid_stride(a) && has_valid_stride(b);
+}
+
 }  // namespace
 
 void FactoredKernels::list(CsrView targets, Range units, TargetLists& lists) {
@@ -40,11 +45,22 @@ void FactoredKernels::read_entries(const TargetLists& lists, FactorView<const fl
   do_read_entries(lists, v, h, rule, block_width, r, cost, rv);
 }
 
-void FactoredKernels::add_overlaps(const TargetLists& lists, VectorView<const double> r,
-                                   MatrixView<FixedSum> s) {
-  require_fit(r.size >= lists.entries && is_square(s, lists.examples), "factored::add_overlaps",
-              "r of all entries, s [B x B]", r, s);
-  do_add_overlaps(lists, r, s);
+void FactoredKernels::sum_rows(const TargetLists& lists, FactorView<const float> v,
+                               VectorView<const double> r, Index block_width,
+                               MatrixView<FixedSum> rv) {
+  require_fit(fits(v) && r.size >= lists.entries && rv.rows == lists.examples &&
+                  rv.cols == v.width() && block_width >= 1,
+              "factored::sum_rows", "r of all entries, v [N x D], rv [B x D]", r, v.rows, rv);
+  do_sum_rows(lists, v, r, block_width, rv);
+}
+
+void FactoredKernels::add_up_costs(const TargetLists& lists, VectorView<const double> cost,
+                                   Index block_width, VectorView<const double> all_units,
+                                   VectorView<double> of_blocks) {
+  require_fit(cost.size >= lists.entries && block_width >= 1, "factored::add_up_costs",
+              "costs of all entries", cost);
+  if (of_blocks.empty()) return;
+  do_add_up_costs(lists, cost, block_width, all_units, of_blocks);
 }
 
 void FactoredKernels::update_rows(const TargetLists& lists, VectorView<const double> r,
@@ -55,10 +71,11 @@ void FactoredKernels::update_rows(const TargetLists& lists, VectorView<const dou
   do_update_rows(lists, r, scale, k, v);
 }
 
-void FactoredKernels::fold(MatrixView<const double> u, FactorView<float> v) {
-  require_fit(fits(v) && is_square(u, v.width()), "factored::fold", "u [D x D], v [N x D]", u,
-              v.rows);
-  do_fold(u, v);
+void FactoredKernels::fold(MatrixView<const double> u, Index block_width, const double* needed,
+                           FactorView<float> v) {
+  require_fit(fits(v) && is_square(u, v.width()) && block_width >= 1, "factored::fold",
+              "u [D x D], v [N x D]", u, v.rows);
+  do_fold(u, block_width, needed, v);
 }
 
 void FactoredKernels::product(FactorView<const float> v, MatrixView<const double> u, Range columns,
@@ -86,7 +103,7 @@ void FactoredKernels::values(MatrixView<const double> h, FactorView<const float>
 
 void FactoredKernels::multiply(double scale, MatrixView<const double> a, As a_as,
                                MatrixView<const double> b, As b_as, Existing existing,
-                               MatrixView<double> c) {
+                               MatrixView<double> c, Operands operands) {
   const Index rows = a_as == As::it_is ? a.rows : a.cols;
   const Index depth = a_as == As::it_is ? a.cols : a.rows;
   const Index b_depth = b_as == As::it_is ? b.rows : b.cols;
@@ -94,18 +111,105 @@ void FactoredKernels::multiply(double scale, MatrixView<const double> a, As a_as
   require_fit(depth == b_depth && c.rows == rows && c.cols == cols && has_valid_stride(a) &&
                   has_valid_stride(b) && has_valid_stride(c),
               "factored::multiply", "c = a b", a, b, c);
-  do_multiply(scale, a, a_as, b, b_as, existing, c);
+  if (!c.empty()) do_multiply(scale, a, a_as, b, b_as, existing, c, operands);
 }
 
-double FactoredKernels::factorize(MatrixView<double> a) {
-  require_fit(is_square(a, a.rows), "factored::factorize", "a square matrix", a);
-  return do_factorize(a);
+void FactoredKernels::factorize(MatrixView<double> a, MatrixView<double> b,
+                                VectorView<double> least) {
+  require_fit(is_square(a, a.rows) && (b.empty() || is_square(b, a.rows)) &&
+                  least.size >= (b.empty() ? 1 : 2),
+              "factored::factorize", "square matrices", a, b, least);
+  if (!a.empty()) do_factorize(a, b, least);
 }
 
 void FactoredKernels::solve(MatrixView<const double> factor, MatrixView<double> b) {
   require_fit(is_square(factor, b.rows) && has_valid_stride(b), "factored::solve",
               "factor [n x n], b [n x m]", factor, b);
-  do_solve(factor, b);
+  if (!b.empty()) do_solve(factor, b);
+}
+
+void FactoredKernels::set_source(MatrixView<const float> x, MatrixView<double> h) {
+  require_fit(h.rows == x.rows && h.cols == x.cols + 1 && has_valid_stride(x) &&
+                  has_valid_stride(h),
+              "factored::set_source", "x [B x D - 1], h [B x D]", x, h);
+  do_set_source(x, h);
+}
+
+void FactoredKernels::scale_rows(VectorView<const float> weight, MatrixView<double> m) {
+  if (weight.empty()) return;
+  require_fit(weight.size >= m.rows && has_valid_stride(m), "factored::scale_rows",
+              "a weight a row", weight, m);
+  do_scale_rows(weight, m);
+}
+
+void FactoredKernels::add_sums(MatrixView<const FixedSum> sums, Existing existing,
+                               MatrixView<double> m) {
+  require_fit(same_shape(sums, m), "factored::add_sums", "sums and m of one shape", sums, m);
+  do_add_sums(sums, existing, m);
+}
+
+void FactoredKernels::add_to_rows(MatrixView<const double> h, double scale,
+                                  MatrixView<const double> added, MatrixView<double> m,
+                                  VectorView<double> of_rows) {
+  require_fit(same_shape(h, m) && (added.empty() || same_shape(added, m)) && of_rows.size >= m.rows,
+              "factored::add_to_rows", "matrices of one shape", h, added, m, of_rows);
+  do_add_to_rows(h, scale, added, m, of_rows);
+}
+
+void FactoredKernels::send(MatrixView<const double> m, VectorView<const float> weight,
+                           MatrixView<float> x) {
+  require_fit(x.rows == m.rows && x.cols <= m.cols && has_valid_stride(m) && has_valid_stride(x) &&
+                  (weight.empty() || weight.size >= m.rows),
+              "factored::send", "m [B x D], x [B x D - 1]", m, x);
+  do_send(m, weight, x);
+}
+
+void FactoredKernels::combine(double keep, MatrixView<double> a, double scale,
+                              MatrixView<const double> b) {
+  require_fit(same_shape(a, b), "factored::combine", "a and b of one shape", a, b);
+  do_combine(keep, a, scale, b);
+}
+
+void FactoredKernels::damp(const DampedMatrix& base, double scale, MatrixView<const double> added,
+                           MatrixView<double> m) {
+  require_fit(is_square(m, m.rows) && (base.matrix.empty() || same_shape(base.matrix, m)) &&
+                  (added.empty() || same_shape(added, m)),
+              "factored::damp", "square matrices", base.matrix, added, m);
+  do_damp(base, scale, added, m);
+}
+
+void FactoredKernels::add_symmetric(double scale, MatrixView<const double> w,
+                                    MatrixView<double> g) {
+  require_fit(is_square(w, g.rows) && is_square(g, g.rows), "factored::add_symmetric",
+              "square matrices", w, g);
+  do_add_symmetric(scale, w, g);
+}
+
+void FactoredKernels::judge(VectorView<const double> least, double limit, double scale,
+                            MatrixView<const double> h, double* share) {
+  require_fit(has_valid_stride(h), "factored::judge", "a matrix", h);
+  do_judge(least, limit, scale, h, share);
+}
+
+void FactoredKernels::look(MatrixView<const double> m, double limit, double* needed) {
+  require_fit(has_valid_stride(m), "factored::look", "a matrix", m);
+  do_look(m, limit, needed);
+}
+
+void FactoredKernels::fold_gram(const double* needed, MatrixView<double> u,
+                                MatrixView<double> inverse, MatrixView<double> gram) {
+  require_fit(is_square(u, u.rows) && same_shape(u, inverse) && same_shape(u, gram),
+              "factored::fold_gram", "square matrices", u, inverse, gram);
+  do_fold_gram(needed, u, inverse, gram);
+}
+
+void FactoredKernels::set_identity(MatrixView<double> m) {
+  require_fit(is_square(m, m.rows), "factored::set_identity", "a square matrix", m);
+  do_set_identity(m);
+}
+
+void FactoredKernels::store(double value, double* to) {
+  do_store(value, to);
 }
 
 }  // namespace norn

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Rows of V and the entries of a batch, for factored output layers.
 
-#include "kernels/factored.h"
-
+#include "kernels/cpu/factored_matrices.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/small_products.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <span>
 #include <vector>
@@ -42,39 +42,36 @@ void add_row(float factor, const float* row, float last, Index width, float* sum
   sum[width - 1] += factor * last;
 }
 
-// A row of FixedSum's accumulators side by side, so that terms are added in vectors.
+// A row of FixedSum's accumulators side by side, so that terms are added in vectors: in units of
+// 2^-26, and what these leave in units of 2^-52. A number next to which neighbours are so far apart
+// rounds to them, and its bits are then theirs.
 class SumRow {
  public:
-  explicit SumRow(Index width) : high_(std::size_t(width)), low_(high_), size_(high_) {}
+  explicit SumRow(Index width) : coarse_(std::size_t(width)), fine_(coarse_) {}
 
-  // Adds terms, with the bits of FixedSum::add(), and sets them to 0.
-  void add(std::vector<float>& terms) {
-    constexpr double kFraction = 0x1p52;
-    constexpr std::int64_t kMask = (std::int64_t(1) << 52) - 1;
+  // Adds terms to what they belong to in the end, `sums`, and sets them to 0.
+  void add(std::vector<float>& terms, FixedSum* sums) {
     bool fits = true;
     for (float term : terms) fits &= std::abs(term) < kBound;
-    fits_ = fits_ && fits;
     for (std::size_t j = 0; fits && j < terms.size(); ++j) {
-      const double term = double(terms[j]), whole = std::floor(term);
-      size_[j] += std::int64_t(std::abs(term) * 0x1p-16);
-      // NOLINTNEXTLINE(bugprone-incorrect-roundings)
-      const std::int64_t low = low_[j] + std::int64_t((term - whole) * kFraction + 0.5);
-      high_[j] += std::int64_t(whole) + (low >> 52);
-      low_[j] = low & kMask;
+      const double term = double(terms[j]), moved = term + kCoarse;
+      coarse_[j] += std::bit_cast<std::int64_t>(moved) - std::bit_cast<std::int64_t>(kCoarse);
+      const double rest = term - (moved - kCoarse) + kFine;
+      fine_[j] += std::bit_cast<std::int64_t>(rest) - std::bit_cast<std::int64_t>(kFine);
     }
+    for (std::size_t j = 0; !fits && j < terms.size(); ++j) sums[j].add(double(terms[j]));
     std::fill(terms.begin(), terms.end(), 0.0f);
   }
   void add_to(FixedSum* sums) const {
-    for (std::size_t j = 0; j < high_.size(); ++j) {
-      sums[j].add(FixedSum::from_words(high_[j], low_[j], size_[j]));
-      if (!fits_) sums[j].add(HUGE_VAL);
-    }
+    constexpr std::int64_t kLow = (std::int64_t(1) << 26) - 1;
+    for (std::size_t j = 0; j < coarse_.size(); ++j)
+      sums[j].add(FixedSum::from_words(coarse_[j] >> 26, ((coarse_[j] & kLow) << 26) + fine_[j], 0));
   }
 
  private:
-  static constexpr float kBound = 0x1p62f;
-  std::vector<std::int64_t> high_, low_, size_;
-  bool fits_ = true;
+  static constexpr float kBound = 0x1p16f;  // below which FixedSum counts no magnitude
+  static constexpr double kCoarse = 0x1.8p26, kFine = 1.5;
+  std::vector<std::int64_t> coarse_, fine_;
 };
 
 std::vector<float> floats_of(const double* values, Index count) {
@@ -83,9 +80,9 @@ std::vector<float> floats_of(const double* values, Index count) {
   return floats;
 }
 
-class CpuFactored final : public FactoredKernels {
+class CpuFactored final : public CpuFactoredMatrices {
  public:
-  explicit CpuFactored(Executor& executor) : executor_(executor) {}
+  using CpuFactoredMatrices::CpuFactoredMatrices;
 
  private:
   void do_list(CsrView targets, Range units, TargetLists& lists) override {
@@ -147,37 +144,61 @@ class CpuFactored final : public FactoredKernels {
       const double weight = rule.weight ? double(rule.weight[e]) : 1.0;
       const double root = std::sqrt(weight);
       const std::vector<float> source = floats_of(h.row(e), h.cols);
-      std::vector<float> sum(rv.empty() ? 0 : std::size_t(v.width()), 0.0f);
-      SumRow blocks(Index(sum.size()));
-      Index block = -1;
-      for (Index i = lists.row_begin.data()[e]; i < lists.row_begin.data()[e + 1]; ++i) {
-        const Index k = lists.entry.data()[i];
-        const Index unit = lists.unit.data()[lists.place.data()[k]];
-        const float* row = v.rows.row(unit);
-        const double z = dot(row, v.last[unit], source.data(), v.width());
+      sum_of_example(lists, e, v, block_width, rv, [&](Index k, const float* row, float last) {
+        const double z = dot(row, last, source.data(), v.width());
         const double t = double(lists.target.data()[k]);
         r[k] = root * ((rule.one - rule.zero) * z - rule.one * t);
         cost[k] = weight * 0.5 * (t * t - 2.0 * z * t + rule.ignored * z * z);
-        if (rv.empty()) continue;
-        if (unit / block_width != block) blocks.add(sum);
-        block = unit / block_width;
-        add_row(float(r[k]), row, v.last[unit], v.width(), sum.data());
-      }
-      if (rv.empty()) return;
-      blocks.add(sum);
-      blocks.add_to(rv.row(e));
+        return r[k];
+      });
     });
   }
 
-  void do_add_overlaps(const TargetLists& lists, VectorView<const double> r,
-                       MatrixView<FixedSum> s) override {
+  void do_sum_rows(const TargetLists& lists, FactorView<const float> v, VectorView<const double> r,
+                   Index block_width, MatrixView<FixedSum> rv) override {
     executor_.for_each(lists.examples, [&](Index e, int) {
-      for (Index i = lists.row_begin.data()[e]; i < lists.row_begin.data()[e + 1]; ++i) {
-        const Index k = lists.entry.data()[i];
-        for (Index other = lists.begin.data()[lists.place.data()[k]]; other <= k; ++other)
-          s(e, lists.example.data()[other]).add(r[k] * r[other]);
-      }
+      sum_of_example(lists, e, v, block_width, rv,
+                     [&](Index k, const float*, float) { return r[k]; });
     });
+  }
+
+  // rv(e) = the sum of factor(entry, its row of V) times that row.
+  template <typename Factor>
+  static void sum_of_example(const TargetLists& lists, Index e, FactorView<const float> v,
+                             Index block_width, MatrixView<FixedSum> rv, const Factor& factor) {
+    std::vector<float> sum(rv.empty() ? 0 : std::size_t(v.width()), 0.0f);
+    SumRow blocks(Index(sum.size()));
+    FixedSum* to = rv.empty() ? nullptr : rv.row(e);
+    std::fill_n(to, sum.size(), FixedSum());
+    Index block = -1;
+    for (Index i = lists.row_begin.data()[e]; i < lists.row_begin.data()[e + 1]; ++i) {
+      const Index k = lists.entry.data()[i];
+      const Index unit = lists.unit.data()[lists.place.data()[k]];
+      const float* row = v.rows.row(unit);
+      const double r = factor(k, row, v.last[unit]);
+      if (rv.empty()) continue;
+      if (unit / block_width != block && block >= 0) blocks.add(sum, to);
+      block = unit / block_width;
+      add_row(float(r), row, v.last[unit], v.width(), sum.data());
+    }
+    if (rv.empty()) return;
+    blocks.add(sum, to);
+    blocks.add_to(to);
+  }
+
+  void do_add_up_costs(const TargetLists& lists, VectorView<const double> cost, Index block_width,
+                       VectorView<const double> all_units,
+                       VectorView<double> of_blocks) override {
+    double all = 0.0;
+    for (double part : all_units) all += part;
+    Index place = 0;
+    for (Index b = 0; b < of_blocks.size; ++b) {
+      double sum = b == 0 ? 0.5 * all : 0.0;
+      for (; place < lists.touched && lists.unit.data()[place] < (b + 1) * block_width; ++place)
+        for (Index k = lists.begin.data()[place]; k < lists.begin.data()[place + 1]; ++k)
+          sum += cost[k];
+      of_blocks[b] = sum;
+    }
   }
 
   void do_update_rows(const TargetLists& lists, VectorView<const double> r, double scale,
@@ -217,16 +238,27 @@ class CpuFactored final : public FactoredKernels {
   }
 
   // By the difference from 1, which is small: its product may be rounded.
-  void do_fold(MatrixView<const double> u, FactorView<float> v) override {
+  void do_fold(MatrixView<const double> u, Index block_width, const double* needed,
+               FactorView<float> v) override {
+    if (*needed == 0.0) return;
     const Index width = v.width();
     std::vector<float> difference(std::size_t(width * width));
     for (Index i = 0; i < width; ++i)
       for (Index j = 0; j < width; ++j)
         difference[std::size_t(i * width + j)] = float(u(i, j) - (i == j ? 1.0 : 0.0));
+    const Index blocks = (v.units() + block_width - 1) / block_width;
+    executor_.for_each(blocks, [&](Index b, int) {
+      const Index first = b * block_width, end = std::min(first + block_width, v.units());
+      fold_block({difference.data(), width, width, width}, v.units_of({first, end}));
+    });
+  }
+
+  void fold_block(MatrixView<const float> difference, FactorView<float> v) {
+    const Index width = v.width();
     for_tiles<float>(v, [&](Range units, MatrixView<const float> rows) {
       std::vector<float> product(std::size_t(rows.size()));
       const MatrixView<float> to{product.data(), rows.rows, width, width};
-      multiply_floats(rows, {difference.data(), width, width, width}, to);
+      multiply_floats(rows, difference, to);
       for (Index i = units.begin; i < units.end; ++i) {
         const float* change = to.row(i - units.begin);
         float* row = v.rows.row(i);
@@ -274,17 +306,6 @@ class CpuFactored final : public FactoredKernels {
           z(e, i) = float(dot(v.rows.row(i), v.last[i], sources.data() + e * h.cols, v.width()));
     });
   }
-
-  void do_multiply(double scale, MatrixView<const double> a, As a_as, MatrixView<const double> b,
-                   As b_as, Existing existing, MatrixView<double> c) override {
-    multiply_rounded(executor_, scale, a, a_as, b, b_as, existing, c);
-  }
-  double do_factorize(MatrixView<double> a) override { return cholesky_factor(executor_, a); }
-  void do_solve(MatrixView<const double> factor, MatrixView<double> b) override {
-    cholesky_solve(executor_, factor, b);
-  }
-
-  Executor& executor_;
 };
 
 }  // namespace

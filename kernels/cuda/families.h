@@ -17,6 +17,7 @@ class UpdateKernels;
 class SelectKernels;
 class FusedKernels;
 class RecommendKernels;
+class FactoredKernels;
 }  // namespace norn
 
 /// The CUDA kernel families: each function makes one and is defined beside its class. Views that
@@ -37,5 +38,6 @@ std::unique_ptr<UpdateKernels> make_update(const Stream& stream);
 std::unique_ptr<SelectKernels> make_select(const Stream& stream);
 std::unique_ptr<FusedKernels> make_fused(const Stream& stream);
 std::unique_ptr<RecommendKernels> make_recommend(const Stream& stream);
+std::unique_ptr<FactoredKernels> make_factored(const Stream& stream);
 
 }  // namespace norn::cuda

@@ -48,6 +48,7 @@ void StepFacts::lay_out_outcome() {
   for (int layer : order_) {
     if (sums_over_sources(layer)) outcome_.add_source_sum(layer);
     if (is_output(layer)) outcome_.add_costs(layer, own_blocks(layer).count());
+    if (is_factored(layer)) outcome_.add_length(layer);
   }
 }
 
@@ -82,9 +83,15 @@ const UpdateRule& StepFacts::rule(int edge) const {
   return is_factored(this->edge(edge).destination) ? none : graph_.network.training.optimizer;
 }
 
+// From there on factors of the source's width are less work.
+bool StepFacts::is_wide_batch(int layer) const {
+  const Index width = this->layer(edge(matrices(layer)[0]).source).units() + 1;
+  return curvature_every(width, batch()) == 1;
+}
+
 // Folding takes 2 N D^2 operations, the rest of a step some 18 B D^2: a quarter of that.
 Index StepFacts::fold_every(int layer) const {
-  constexpr Index kMost = 64;
+  constexpr Index kMost = 96;
   if (const auto& every = this->layer(layer).factored.fold_every) return *every;
   return std::clamp<Index>(4 * partition(layer).width() / (9 * batch()), 1, kMost);
 }

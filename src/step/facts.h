@@ -168,6 +168,14 @@ class StepFacts {
     return training() && is_output(layer) && this->layer(layer).factored.is_on();
   }
   Index fold_every(int layer) const;
+  /// Whether its steps are made in matrices of the source's width, not of the batch: of training,
+  /// and the same for the short batches of it.
+  bool is_wide_batch(int layer) const;
+  /// Otherwise, after how many steps the inverse of the covariance is made anew: so often that it
+  /// costs a part of them, with the bias among `width` units.
+  static Index curvature_every(Index width, Index batch) {
+    return (3 * width + 4 * batch - 1) / (4 * batch);
+  }
   /// Whether a layer has a bound on the norm of each unit's weights from all its sources together.
   bool bounds_sources_together(int layer) const {
     return this->layer(layer).weight_norm > 0.0f && matrices(layer).size() > 1;

@@ -7,6 +7,7 @@ namespace norn {
 OutcomeLayout::OutcomeLayout(int layers) {
   source_sum_.resize(layers);
   costs_.resize(layers);
+  lengths_.resize(layers);
 }
 
 void OutcomeLayout::add_costs(int layer, Index blocks) {
@@ -15,7 +16,7 @@ void OutcomeLayout::add_costs(int layer, Index blocks) {
 }
 
 Index OutcomeLayout::bytes() const {
-  return flags() * Index(sizeof(SumFlags)) + all_costs_ * Index(sizeof(double));
+  return flags() * Index(sizeof(SumFlags)) + (all_costs_ + all_lengths_) * Index(sizeof(double));
 }
 
 std::span<double> Outcome::costs(int layer) const {

@@ -20,6 +20,8 @@ class OutcomeLayout {
   void add_source_sum(int layer) { source_sum_[layer] = source_sums_++; }
   /// A layer whose own blocks have costs.
   void add_costs(int layer, Index blocks);
+  /// A layer whose steps may be too long.
+  void add_length(int layer) { lengths_[layer] = all_lengths_++; }
 
   Index bytes() const;
   Index source_sums() const { return source_sums_; }
@@ -31,9 +33,11 @@ class OutcomeLayout {
   Index flags() const { return Index(source_sum_.size()) + source_sums_; }
 
   Numbered<Index> source_sum_;
-  Numbered<Range> costs_;  // among all costs
+  Numbered<Range> costs_;    // among all costs
+  Numbered<Index> lengths_;  // behind them
   Index source_sums_ = 0;
   Index all_costs_ = 0;
+  Index all_lengths_ = 0;
 };
 
 /// That of a step, in memory of the device or in a copy of the host's.
@@ -52,6 +56,11 @@ class Outcome {
   SumFlags* source_sum(int layer) const { return source_sums() + layout_.source_sum(layer); }
   /// Of a layer's own blocks.
   std::span<double> costs(int layer) const;
+  /// Of a layer with OutcomeLayout::add_length(): 0, or by which share of something a step that was
+  /// too long would have changed it.
+  double* too_long(int layer) const {
+    return costs_ + layout_.all_costs_ + layout_.lengths_[layer];
+  }
 
  private:
   const OutcomeLayout& layout_;

@@ -3,6 +3,7 @@
 #include "src/step/state.h"
 
 #include "norn/base/error.h"
+#include "src/step/layers/factored.h"
 
 namespace norn::step {
 
@@ -91,6 +92,8 @@ void State::load(bool with_targets) {
     batches[layer]->load(context, *of_layer);
     loaded_[layer] = 1;
   }
+  for (int layer : facts.order())
+    if (facts.is_factored(layer)) prepare_factors(*this, layer);
   kernels().queue->prepare([&] {
     for (int layer = 0; layer < facts.layers(); ++layer)
       if (loaded_[layer]) bound[layer] = batches[layer]->view(compute());
@@ -99,6 +102,7 @@ void State::load(bool with_targets) {
       if (now.pass == Pass::training && loaded_[layer] && output && output->target_runs &&
           bound[layer].is_sparse)
         output->target_runs->begin(compute(), bound[layer].sparse);
+      if (loaded_[layer] && facts.is_factored(layer)) list_targets(*this, layer);
     }
     for (int layer : facts.order()) {
       if (!inputs[layer]) continue;

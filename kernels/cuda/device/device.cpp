@@ -98,8 +98,10 @@ Kernels CudaDevice::make_kernels() {
   kernels.select = cuda::make_select(stream);
   kernels.fused = cuda::make_fused(stream);
   kernels.recommend = cuda::make_recommend(stream);
+  kernels.factored = cuda::make_factored(stream);
   kernels.prefetch_batch = cuda::make_batch(*state_->prefetch.stream);
   kernels.prefetch_sparse = cuda::make_sparse(*state_->prefetch.stream);
+  kernels.prefetch_factored = cuda::make_factored(*state_->prefetch.stream);
   kernels.prefetch_memory = state_->prefetch.memory.get();
   kernels.queue = std::make_unique<cuda::DeviceQueue>(
       state_->main.handle, state_->prefetch.handle, &state_->main.left_free, state_->options.graphs,

@@ -52,11 +52,6 @@ const StepFacts& computable(const StepFacts& facts) {
           fmt::format("layer \"{}\" is a Pooling layer, which GPUs cannot compute yet; "
                       "compute this network on CPUs",
                       facts.layer(layer).name));
-    if (facts.is_factored(layer))
-      throw UsageError(
-          fmt::format("layer \"{}\" is Factored, which GPUs cannot train yet; "
-                      "train this network on CPUs, or remove \"Factored\"",
-                      facts.layer(layer).name));
   }
   return facts;
 }

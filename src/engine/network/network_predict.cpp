@@ -2,6 +2,7 @@
 // Prediction: outputs block by block, activations of hidden layers.
 #include "norn/base/error.h"
 #include "src/engine/network/network_parts.h"
+#include "src/step/layers/factored.h"
 
 #include <fmt/format.h>
 
@@ -9,6 +10,7 @@ namespace norn {
 
 void Network::Parts::pass(const step::Program& program, const BoundBatch& batch,
                           const BlockVisitor* visit, bool with_targets) {
+  step::forget_progress(state);
   state.now = {&batch, batch.examples, Pass::prediction, StepPosition{}, visit};
   state.load(with_targets);
   compute().kernels.queue->run([&] { step::run(program, state); });

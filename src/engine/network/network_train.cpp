@@ -2,6 +2,7 @@
 // Updates, begun and finished.
 #include "norn/base/error.h"
 #include "src/engine/network/network_parts.h"
+#include "src/step/layers/factored.h"
 
 #include <fmt/format.h>
 
@@ -22,6 +23,7 @@ void Network::begin_step(const BoundBatch& batch, const StepPosition& position) 
   require(parts.in_flight.size() < parts.places.size(),
           "Network::begin_step: too many steps are in flight");
   WorkQueue& queue = *parts.compute().kernels.queue;
+  if (parts.in_flight.empty()) step::forget_progress(state);
   state.now = {&batch, batch.examples, Pass::training, position, nullptr};
   state.load(true);
   state.turn = 1 - state.turn;
@@ -101,6 +103,9 @@ FixedSum Network::finish_step() {
                                 ? "a sum over its units is beyond 2^26, check the targets' values,"
                                 : "the cost is not finite");
   }
+  for (int layer : facts.order())
+    if (const double share = facts.is_factored(layer) ? *outcome.too_long(layer) : 0.0; share != 0.0)
+      throw step::too_long_step(parts_->state, layer, step.position, share);
   if (!all.is_finite())
     throw DivergenceError(fmt::format(
         "the cost is beyond 2^62 at step {} (epoch {}), check the targets' values, or lower the "

@@ -16,27 +16,42 @@ namespace {
 constexpr const char* kTargets = "stored targets";
 constexpr const char* kSums = "sum stored targets";
 
-void reduce(State& state, MatrixView<FixedSum> sums) {
-  if (state.is_alone()) return;
-  state.stage(kSums);
-  state.collectives().all_reduce_sum({reinterpret_cast<std::int64_t*>(sums.data),
-                                      FixedSum::kWords * std::size_t(sums.rows * sums.stride)});
-}
-
 template <typename T>
-void grow(Buffer<T>& buffer, Index count) {
-  if (buffer.size() < count) buffer = Buffer<T>(count + count / 2);
+void grow(Buffer<T>& buffer, Index count, Memory& memory) {
+  if (buffer.size() < count) buffer = Buffer<T>(count + count / 2, memory);
 }
 
-void fill_zero(MatrixView<FixedSum> sums) {
-  for (Index r = 0; r < sums.rows; ++r) std::fill_n(sums.row(r), sums.cols, FixedSum());
+void read_progress(FactoredRoom& room) {
+  if (room.knows_progress) return;
+  double progress[2];
+  room.progress.read(progress, 2);
+  room.has_begun = progress[0] != 0.0;
+  room.steps = Index(progress[1]);
+  room.knows_progress = true;
+}
+
+void begin_factors(State& state, int layer) {
+  FactoredRoom& room = state.room<FactoredRoom>(layer);
+  read_progress(room);
+  if (room.has_begun) return;
+  const double progress[2] = {1.0, 0.0};
+  room.progress.write(progress, 2);
+  room.has_begun = true;
+  room.steps = 0;
+  state.kernels().factored->set_identity(room.u.view());
+  state.kernels().factored->set_identity(room.inverse.view());
+  room.mean.fill_zero();
+  room.curvature.fill_zero();
+  sum_gram(state, layer);
 }
 
 }  // namespace
 
-void make_identity(MatrixView<double> m) {
-  for (Index r = 0; r < m.rows; ++r)
-    for (Index c = 0; c < m.cols; ++c) m(r, c) = r == c ? 1.0 : 0.0;
+void reduce_sums(State& state, MatrixView<FixedSum> sums) {
+  if (state.is_alone()) return;
+  state.stage(kSums);
+  state.collectives().all_reduce_sum({reinterpret_cast<std::int64_t*>(sums.data),
+                                      FixedSum::kWords * std::size_t(sums.rows * sums.stride)});
 }
 
 FactoredRoom::FactoredRoom(const StepFacts& facts, int layer) {
@@ -57,21 +72,29 @@ FactoredRoom::FactoredRoom(const StepFacts& facts, int layer) {
   small(u, "factorU");
   small(inverse, "factorInverse");
   small(gram, "factorGram");
-  if (facts.layer(layer).factored.rule == FactoredRule::newton) {
-    small(mean, "factorMean");
-    small(curvature, "factorCurvature");
-  }
+  const bool is_newton = facts.layer(layer).factored.rule == FactoredRule::newton;
+  const bool is_wide = facts.is_wide_batch(layer);
+  if (is_newton) small(mean, "factorMean");
+  if (is_newton && !is_wide) small(curvature, "factorCurvature");
   progress = {factors, state, 2, 1, whole};
   progress.saved_as("factorProgress");
   const char* use = "a step of factors";
-  for (HeldMatrix<double>* array :
-       {&h, &projected, &step_rows, &delta, &entry_delta, &unit_step, &change})
-    *array = {use, working, batch, width, whole};
-  for (HeldMatrix<double>* array : {&coupling, &products})
-    *array = {use, working, batch, batch, whole};
-  entry_sums = {use, working, batch, width, whole};
-  overlap_sums = {use, working, batch, batch, whole};
-  gram_sums = {use, working, width, width, whole};
+  const auto declare = [&](Index array_rows, Index cols, auto&... arrays) {
+    ((arrays = {use, working, array_rows, cols, whole}), ...);
+  };
+  declare(batch, width, h, projected, entry_delta, factor_delta, delta, unit_step, entry_sums);
+  declare(batch, width - 1, sent);
+  declare(width, width, change, gram_sums);
+  if (is_wide) {
+    declare(width, width, covariance, after, solved_before, solved_after);
+    if (is_newton) declare(width, width, before);
+  } else {
+    declare(batch, width, step_rows);
+    declare(batch, batch, coupling);
+    if (is_newton) declare(batch, batch, own_coupling);
+  }
+  declare(batch, 1, row_costs);
+  declare(3, 1, verdicts);
 }
 
 void FactoredRoom::backward(const StepFacts&, int layer, OpList& ops) {
@@ -96,75 +119,92 @@ FactorView<float> factors(State& state, int layer, Range units) {
 }
 
 void factored_columns(State& state, int layer, Range columns, MatrixView<float> w) {
+  forget_progress(state);
   begin_factors(state, layer);
-  state.kernels().factored->product(factors(state, layer, state.facts.mine(layer)),
-                                    state.room<FactoredRoom>(layer).u.view(), columns, w);
+  const FactorView<float> v = factors(state, layer, state.facts.mine(layer));
+  const MatrixView<double> u = state.room<FactoredRoom>(layer).u.view();
+  Memory& memory = state.compute().memory;
+  if (memory.is_host()) {
+    state.kernels().factored->product(v, u, columns, w);
+    return;
+  }
+  Matrix<float> there(w.rows, w.cols, memory);
+  state.kernels().factored->product(v, u, columns, there.view());
+  const auto floats = [](Index count) { return std::size_t(count) * sizeof(float); };
+  memory.read_rows(there.view().data, floats(w.cols), w.data, floats(w.stride), floats(w.cols),
+                   std::size_t(w.rows));
 }
 
 void restart_factors(State& state, int layer) {
-  state.room<FactoredRoom>(layer).progress.fill_zero();
+  FactoredRoom& room = state.room<FactoredRoom>(layer);
+  room.progress.fill_zero();
+  room.knows_progress = false;
 }
 
-void begin_factors(State& state, int layer) {
-  FactoredRoom& room = state.room<FactoredRoom>(layer);
-  if (room.progress.data()[0] != 0.0) return;
-  room.progress.data()[0] = 1.0;
-  room.progress.data()[1] = 0.0;
-  make_identity(room.u.view());
-  make_identity(room.inverse.view());
-  room.mean.fill_zero();
-  room.curvature.fill_zero();
-  sum_gram(state, layer);
+void forget_progress(State& state) {
+  for (int layer : state.facts.order())
+    if (state.facts.is_factored(layer)) state.room<FactoredRoom>(layer).knows_progress = false;
 }
 
 void sum_gram(State& state, int layer) {
   FactoredRoom& room = state.room<FactoredRoom>(layer);
+  room.gram_sums.fill_zero();
   const MatrixView<FixedSum> sums = room.gram_sums.view();
-  fill_zero(sums);
   const Range blocks = state.facts.own_blocks(layer);
   for (Index b = blocks.begin; b < blocks.end; ++b)
     state.kernels().factored->add_gram(factors(state, layer, state.facts.partition(layer).units(b)),
                                        sums);
-  reduce(state, sums);
-  const MatrixView<double> gram = room.gram.view();
-  for (Index r = 0; r < gram.rows; ++r)
-    for (Index c = 0; c < gram.cols; ++c) gram(r, c) = sums(r, c).value();
+  reduce_sums(state, sums);
+  state.kernels().factored->add_sums(sums, Existing::overwrite, room.gram.view());
 }
 
 void project_source(State& state, int layer) {
-  begin_factors(state, layer);
   FactoredRoom& room = state.room<FactoredRoom>(layer);
-  const MatrixView<const float> x =
-      state.output_of(state.units[layer]->source_layers[0]).dense.values;
+  FactoredKernels& kernels = *state.kernels().factored;
   const MatrixView<double> h = room.h.first_rows(state.examples());
-  for (Index e = 0; e < h.rows; ++e) {
-    std::transform(x.row(e), x.row(e) + x.cols, h.row(e), [](float y) { return double(y); });
-    h(e, x.cols) = 1.0;
-  }
+  kernels.set_source(state.output_of(state.units[layer]->source_layers[0]).dense.values, h);
   using As = FactoredKernels::As;
-  state.kernels().factored->multiply(1.0, h, As::it_is, room.u.view(), As::transposed,
-                                     Existing::overwrite,
-                                     room.projected.first_rows(state.examples()));
+  kernels.multiply(1.0, h, As::it_is, room.u.view(), As::transposed, Existing::overwrite,
+                   room.projected.first_rows(state.examples()));
 }
 
 namespace {
 
-void check_weights(const State& state, int layer, VectorView<const float> weight) {
-  for (Index e = 0; e < weight.size; ++e)
-    if (weight[e] < 0.0f)
+void check_weights(const State& state, int layer) {
+  const HostBatch* batch = state.now.batch->of_layer[std::size_t(layer)];
+  if (!batch) return;
+  for (std::size_t e = 0; e < batch->weight.size(); ++e)
+    if (batch->weight[e] < 0.0f)
       throw DataError(fmt::format(
           "layer \"{}\": example {} weighs {}, and Factored needs weights of at least 0; change "
           "the data set, or remove \"Factored\"",
-          state.facts.layer(layer).name,
-          state.now.batch->of_layer[std::size_t(layer)]->example[std::size_t(e)], weight[e]));
+          state.facts.layer(layer).name, batch->example[e], batch->weight[e]));
 }
 
 }  // namespace
 
+void prepare_factors(State& state, int layer) {
+  check_weights(state, layer);
+  begin_factors(state, layer);
+}
+
+void list_targets(State& state, int layer) {
+  const TargetView target = target_view(state, layer);
+  require(target.is_sparse, "Network: targets of a factored layer are sparse; make_graph() tells");
+  const Kernels& kernels = state.kernels();
+  FactoredKernels& family =
+      kernels.prefetch_factored ? *kernels.prefetch_factored : *kernels.factored;
+  FactoredRoom& room = state.room<FactoredRoom>(layer);
+  room.turn = 1 - room.turn;
+  family.list(target.sparse, state.facts.mine(layer), room.targets());
+}
+
+VectorView<const float> example_weights(State& state, int layer) {
+  return target_view(state, layer).weight;
+}
+
 EntryRule entry_rule(State& state, int layer) {
   const TargetView target = target_view(state, layer);
-  check_weights(state, layer, target.weight);
-  require(target.is_sparse, "Network: targets of a factored layer are sparse; make_graph() tells");
   const NetworkDescriptor& network = state.network();
   EntryRule rule{double(network.boost_one), double(network.boost_zero), 0.0, target.weight.data};
   if (target.ignore_absent) {
@@ -179,25 +219,16 @@ void FactoredEntries::run(State& state) const {
   project_source(state, layer);
   FactoredRoom& room = state.room<FactoredRoom>(layer);
   FactoredKernels& kernels = *state.kernels().factored;
-  const Range mine = state.facts.mine(layer);
-  const EntryRule rule = entry_rule(state, layer);
-  kernels.list(target_view(state, layer).sparse, mine, room.lists);
-  grow(room.entry_r, room.lists.entries);
-  grow(room.entry_costs, room.lists.entries);
+  const TargetLists& lists = room.targets();
+  grow(room.entry_r, lists.entries, state.compute().memory);
+  grow(room.entry_costs, lists.entries, state.compute().memory);
   MatrixView<FixedSum> sums;
   if (learns) sums = room.entry_sums.first_rows(state.examples());
-  fill_zero(sums);
-  kernels.read_entries(room.lists, factors(state, layer, mine),
-                       room.projected.first_rows(state.examples()), rule,
+  kernels.read_entries(lists, factors(state, layer, state.facts.mine(layer)),
+                       room.projected.first_rows(state.examples()), entry_rule(state, layer),
                        state.facts.partition(layer).block_width(), room.entry_r.view(),
                        room.entry_costs.view(), sums);
-  if (!learns) return;
-  const Index examples = state.examples();
-  const MatrixView<FixedSum> overlaps{room.overlap_sums.view().data, examples, examples, examples};
-  fill_zero(overlaps);
-  kernels.add_overlaps(room.lists, room.entry_r.view(), overlaps);
-  reduce(state, sums);
-  reduce(state, overlaps);
+  if (learns) reduce_sums(state, sums);
 }
 
 void FactoredEntries::work(const StepFacts& facts, WorkList& list) const {
@@ -209,47 +240,45 @@ void FactoredEntries::work(const StepFacts& facts, WorkList& list) const {
             .gathered = entries * width * kFloat});
 }
 
-void FactoredEntries::traffic(const StepFacts& facts, TrafficList& list) const {
+namespace {
+
+double bytes_of_entry_sums(const StepFacts& facts, int layer) {
   const double width = double(facts.layer(facts.edge(facts.matrices(layer)[0]).source).units() + 1);
-  const double batch = double(facts.batch()), sum = double(sizeof(FixedSum));
-  list.all_reduce(kSums, batch * width * sum);
-  list.all_reduce(kSums, batch * batch * sum);
+  return double(facts.batch()) * width * double(sizeof(FixedSum));
 }
 
-void sum_costs(State& state, int layer, double all_units) {
-  const FactoredRoom& room = state.room<FactoredRoom>(layer);
-  const TargetLists& lists = room.lists;
-  const Range blocks = state.facts.own_blocks(layer);
-  const BlockPartition& partition = state.facts.partition(layer);
-  const Index first = state.facts.mine(layer).begin;
+}  // namespace
+
+void FactoredEntries::traffic(const StepFacts& facts, TrafficList& list) const {
+  list.all_reduce(kSums, bytes_of_entry_sums(facts, layer));
+}
+
+void FactoredUpdate::traffic(const StepFacts& facts, TrafficList& list) const {
+  list.all_reduce(kSums, bytes_of_entry_sums(facts, layer));
+}
+
+void add_up_costs(State& state, int layer, bool all_units) {
+  FactoredRoom& room = state.room<FactoredRoom>(layer);
   const std::span<double> costs = state.outcome().costs(layer);
-  Index place = 0;
-  for (Index b = blocks.begin; b < blocks.end; ++b) {
-    double sum = b == 0 ? 0.5 * all_units : 0.0;
-    const Index end = partition.units(b).end - first;
-    for (; place < lists.touched && lists.unit.data()[place] < end; ++place)
-      for (Index k = lists.begin.data()[place]; k < lists.begin.data()[place + 1]; ++k)
-        sum += room.entry_costs.data()[k];
-    costs[std::size_t(b - blocks.begin)] = sum;
-  }
+  VectorView<const double> rows;
+  if (all_units && state.facts.own_blocks(layer).begin == 0)
+    rows = room.row_costs.view().range(0, state.examples());
+  state.kernels().factored->add_up_costs(room.targets(), room.entry_costs.view(),
+                                         state.facts.partition(layer).block_width(), rows,
+                                         {costs.data(), Index(costs.size())});
 }
 
 void FactoredCost::run(State& state) const {
   state.stage("factored cost");
   FactoredRoom& room = state.room<FactoredRoom>(layer);
-  const EntryRule rule = entry_rule(state, layer);
-  const MatrixView<double> h = room.h.first_rows(state.examples());
-  const MatrixView<double> hg = room.delta.first_rows(state.examples());
+  FactoredKernels& kernels = *state.kernels().factored;
+  const MatrixView<double> h = room.projected.first_rows(state.examples());
+  const MatrixView<double> delta = room.factor_delta.first_rows(state.examples());
+  kernels.scale_rows(example_weights(state, layer), h);
   using As = FactoredKernels::As;
-  state.kernels().factored->multiply(1.0, h, As::it_is, room.gram.view(), As::it_is,
-                                     Existing::overwrite, hg);
-  double all_units = 0.0;
-  for (Index e = 0; e < h.rows && rule.ignored == 0.0; ++e) {
-    double sum = 0.0;
-    for (Index j = 0; j < h.cols; ++j) sum += h(e, j) * hg(e, j);
-    all_units += (rule.weight ? double(rule.weight[e]) : 1.0) * sum;
-  }
-  sum_costs(state, layer, all_units);
+  kernels.multiply(1.0, h, As::it_is, room.gram.view(), As::it_is, Existing::overwrite, delta);
+  kernels.add_to_rows(h, 1.0, {}, delta, room.row_costs.view());
+  add_up_costs(state, layer, entry_rule(state, layer).ignored == 0.0);
   if (visits) FactoredValues{layer}.run(state);
 }
 
@@ -282,14 +311,14 @@ void list_factors(int layer, TensorUses& uses) {
 void FactoredEntries::tensors(TensorUses& uses) const {
   FactoredRoom& room = uses.tensors.room<FactoredRoom>(layer);
   list_factors(layer, uses);
-  if (learns) uses.writes(room.entry_sums, room.overlap_sums);
+  if (learns) uses.writes(room.entry_sums);
 }
 
 void FactoredCost::tensors(TensorUses& uses) const {
   FactoredRoom& room = uses.tensors.room<FactoredRoom>(layer);
   list_factors(layer, uses);
-  uses.reads(room.h);
-  uses.writes(room.delta);
+  uses.updates(room.projected);
+  uses.writes(room.factor_delta, room.row_costs);
   uses.updates_flags();
   if (visits)
     for (Workspace& lane : uses.tensors.workspace) uses.writes(lane.z);
