@@ -129,9 +129,9 @@ void FactoredKernels::solve(MatrixView<const double> factor, MatrixView<double> 
 }
 
 void FactoredKernels::set_source(MatrixView<const float> x, MatrixView<double> h) {
-  require_fit(h.rows == x.rows && h.cols == x.cols + 1 && has_valid_stride(x) &&
-                  has_valid_stride(h),
-              "factored::set_source", "x [B x D - 1], h [B x D]", x, h);
+  require_fit(
+      h.rows == x.rows && h.cols == x.cols + 1 && has_valid_stride(x) && has_valid_stride(h),
+      "factored::set_source", "x [B x D - 1], h [B x D]", x, h);
   do_set_source(x, h);
 }
 

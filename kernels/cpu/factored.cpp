@@ -65,7 +65,8 @@ class SumRow {
   void add_to(FixedSum* sums) const {
     constexpr std::int64_t kLow = (std::int64_t(1) << 26) - 1;
     for (std::size_t j = 0; j < coarse_.size(); ++j)
-      sums[j].add(FixedSum::from_words(coarse_[j] >> 26, ((coarse_[j] & kLow) << 26) + fine_[j], 0));
+      sums[j].add(
+          FixedSum::from_words(coarse_[j] >> 26, ((coarse_[j] & kLow) << 26) + fine_[j], 0));
   }
 
  private:
@@ -187,8 +188,7 @@ class CpuFactored final : public CpuFactoredMatrices {
   }
 
   void do_add_up_costs(const TargetLists& lists, VectorView<const double> cost, Index block_width,
-                       VectorView<const double> all_units,
-                       VectorView<double> of_blocks) override {
+                       VectorView<const double> all_units, VectorView<double> of_blocks) override {
     double all = 0.0;
     for (double part : all_units) all += part;
     Index place = 0;

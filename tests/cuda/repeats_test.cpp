@@ -383,5 +383,69 @@ TEST_F(RepeatsTest, FusedUpdate) {
   }
 }
 
+// Stored targets and rows of V.
+TEST_F(RepeatsTest, FactoredRows) {
+  using As = FactoredKernels::As;
+  const Index examples = 200, units = 900, width = 150;
+  for (const char* what : {"read", "update", "fold", "values", "gram", "product"}) {
+    FactoredKernels& kernels = *use(Precision::tf32).factored;
+    TargetLists lists;
+    const CsrView targets = sparse(examples, units, 40, true);
+    const FactorView<float> v{matrix(units, width - 1), {array(numbers(units)), units}};
+    std::vector<double> numbers_of_h;
+    for (float x : numbers(examples * width)) numbers_of_h.push_back(double(x));
+    const MatrixView<const double> h{constant(numbers_of_h), examples, width, width};
+    const MatrixView<double> u = empty_matrix<double>(width, width);
+    const VectorView<double> r = zeros<double>(targets.entry_limit);
+    const VectorView<double> cost = zeros<double>(targets.entry_limit);
+    const MatrixView<FixedSum> sums = empty_matrix<FixedSum>(examples, width);
+    const MatrixView<FixedSum> gram = empty_matrix<FixedSum>(width, width);
+    const MatrixView<float> z = empty_matrix<float>(examples, units);
+    const VectorView<double> needed = zeros<double>(1);
+    const std::string word = what;
+    expect_one_hash(what, [&] {
+      kernels.list(targets, {0, units}, lists);
+      kernels.read_entries(lists, v, h, {}, 100, r, cost, sums);
+      kernels.multiply(1e-3, h, As::transposed, h, As::it_is, Existing::overwrite, u);
+      kernels.store(1.0, needed.data);
+      if (word == "update") kernels.update_rows(lists, r, 0.01, h, v);
+      if (word == "update") kernels.sum_rows(lists, v, r, 100, sums);
+      if (word == "fold") kernels.fold(u, 100, needed.data, v);
+      if (word == "values") kernels.values(h, v, z);
+      if (word == "gram") kernels.add_gram(v, gram);
+      if (word == "product") kernels.product(v, u, {3, 100}, {z.data, units, 97, 97});
+    });
+  }
+}
+
+// Matrices of the batch and of the source's width.
+TEST_F(RepeatsTest, FactoredMatrices) {
+  using As = FactoredKernels::As;
+  const Index rows = 400, width = 150;
+  FactoredKernels& kernels = *use(Precision::tf32).factored;
+  std::vector<double> numbers_of_h;
+  for (float x : numbers(rows * width)) numbers_of_h.push_back(double(x));
+  const MatrixView<const double> h{constant(numbers_of_h), rows, width, width};
+  const auto square = [&] { return empty_matrix<double>(width, width); };
+  const MatrixView<double> hh = square(), a = square(), b = square(), x = square(), y = square();
+  const VectorView<double> least = zeros<double>(3), sums = zeros<double>(rows);
+  const MatrixView<double> step = empty_matrix<double>(rows, width);
+  expect_one_hash("factors", [&] {
+    kernels.multiply(0.01, h, As::transposed, h, As::it_is, Existing::overwrite, hh);
+    kernels.damp({hh, 0.1}, 0.5, hh, a);
+    kernels.damp({}, 0.5, hh, b);
+    kernels.factorize(a, b, least);
+    kernels.set_identity(x);
+    kernels.solve(a, x);
+    kernels.combine(0.0, y, 1.0, hh);
+    kernels.solve(b, y);
+    kernels.multiply(1.0, h, As::it_is, x, As::it_is, Existing::overwrite, step);
+    kernels.add_to_rows(h, 0.5, h, step, sums);
+    kernels.look(y, 1e-3, least.data + 2);
+    kernels.add_symmetric(0.5, x, hh);
+    kernels.fold_gram(least.data + 2, x, y, hh);
+  });
+}
+
 }  // namespace
 }  // namespace norn::test

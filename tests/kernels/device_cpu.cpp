@@ -33,6 +33,9 @@ std::unique_ptr<SelectKernels> make_select(Executor& executor) {
   return make_cpu_select(executor);
 }
 
+std::unique_ptr<FactoredKernels> make_factored(Executor& executor) {
+  return make_cpu_factored(executor);
+}
 bool sums_like_the_cpu() {
   return true;
 }

@@ -4,7 +4,7 @@
 
 #include "kernels/factored.h"
 
-#include "kernels/cpu/families.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/samples.h"
 
 #include <algorithm>
@@ -13,12 +13,12 @@
 namespace norn {
 namespace {
 
-using As = FactoredKernels::As;
 using samples::PaddedMatrix;
 
 // What float64 loses in sums of a few thousand terms, and float32 in those of one example, unit or
 // block, of the sum of their magnitudes.
 constexpr double kDouble = 1e-13;
+constexpr double kCosts = 1e-12;
 constexpr double kSum = 2e-6;
 // One rounding to float32.
 constexpr double kFloat = 1.2e-7;
@@ -31,8 +31,12 @@ struct Targets {
   Index units = 0;
   bool valued = false;
   CsrView view() const {
-    return {begin.data(), column.data(), valued ? value.data() : nullptr, Index(begin.size()) - 1,
-            units};
+    return {begin.data(),
+            column.data(),
+            valued ? value.data() : nullptr,
+            Index(begin.size()) - 1,
+            units,
+            RowOffset(column.size())};
   }
   float target(std::size_t i) const { return valued ? value[i] : 1.0f; }
 };
@@ -74,7 +78,7 @@ class Factored : public samples::RandomTest {
   }
 
   Executor executor_{2};
-  std::unique_ptr<FactoredKernels> kernels_ = make_cpu_factored(executor_);
+  std::unique_ptr<FactoredKernels> kernels_ = samples::make_factored(executor_);
 };
 
 // V with poison between its rows.
@@ -133,23 +137,61 @@ class FactoredSamples : public Factored {
   struct Read {
     TargetLists lists;
     std::vector<double> r, cost;
-    std::vector<FixedSum> rv, overlaps;
+    std::vector<FixedSum> rv;
+    VectorView<const double> entries() const { return {r.data(), Index(r.size())}; }
+    MatrixView<FixedSum> sums(const Sample& s) { return {rv.data(), s.examples, s.width, s.width}; }
   };
   static void read(FactoredKernels& kernels, Sample& s, Range units, Read& out) {
     kernels.list(s.targets.view(), units, out.lists);
     out.r.assign(std::size_t(out.lists.entries), 0.0);
     out.cost = out.r;
-    out.rv.resize(std::size_t(s.examples * s.width));
-    out.overlaps.resize(std::size_t(s.examples * s.examples));
+    out.rv.assign(std::size_t(s.examples * s.width), FixedSum());
     kernels.read_entries(out.lists, s.v.view().units_of(units), s.h.view(), s.rule, s.block_width,
                          {out.r.data(), out.lists.entries}, {out.cost.data(), out.lists.entries},
-                         {out.rv.data(), s.examples, s.width, s.width});
-    kernels.add_overlaps(out.lists, {out.r.data(), out.lists.entries},
-                         {out.overlaps.data(), s.examples, s.examples, s.examples});
+                         out.sums(s));
+  }
+
+  // The sums of r v are those of V as it is.
+  static void expect_sums(Sample& s, const Read& read, const std::vector<double>& r) {
+    for (Index e = 0; e < s.examples; ++e)
+      for (Index j = 0; j < s.width; ++j) {
+        double sum = 0.0, size = 1e-9;
+        for (Index i = 0; i < s.units; ++i) {
+          sum += r[std::size_t(e * s.units + i)] * s.v(i, j);
+          size += std::abs(r[std::size_t(e * s.units + i)] * s.v(i, j));
+        }
+        ASSERT_NEAR(read.rv[std::size_t(e * s.width + j)].value(), sum, kSum * size);
+      }
   }
 };
 
-TEST_F(FactoredSamples, EntriesAndTheirSumsAreThoseOfTheFormulas) {
+// Those of blocks, the first one's with what all units cost.
+class FactoredCosts : public FactoredSamples {
+ protected:
+  void expect_costs(const Sample& s, const Read& read) {
+    std::vector<double> all(std::size_t(s.examples));
+    for (double& cost : all) cost = double(uniform(0.0f, 9.0f));
+    const bool counts = below(2) == 0;
+    const Index blocks = (s.units + s.block_width - 1) / s.block_width;
+    std::vector<double> expected(std::size_t(blocks), 0.0), found(expected);
+    for (double cost : all) expected[0] += counts ? 0.5 * cost : 0.0;
+    double size = 10.0 * double(s.examples);
+    for (Index i = 0; i < read.lists.touched; ++i)
+      for (Index k = read.lists.begin.data()[i]; k < read.lists.begin.data()[i + 1]; ++k) {
+        expected[std::size_t(read.lists.unit.data()[i] / s.block_width)] +=
+            read.cost[std::size_t(k)];
+        size += std::abs(read.cost[std::size_t(k)]);
+      }
+    kernels_->add_up_costs(
+        read.lists, {read.cost.data(), read.lists.entries}, s.block_width,
+        counts ? VectorView<const double>{all.data(), s.examples} : VectorView<const double>(),
+        {found.data(), blocks});
+    for (std::size_t b = 0; b < expected.size(); ++b)
+      ASSERT_NEAR(found[b], expected[b], kCosts * size);
+  }
+};
+
+TEST_F(FactoredCosts, EntriesAndTheirSumsAreThoseOfTheFormulas) {
   for (int round = 0; round < 40; ++round) {
     Sample s = draw();
     Read read;
@@ -184,26 +226,14 @@ TEST_F(FactoredSamples, EntriesAndTheirSumsAreThoseOfTheFormulas) {
                     kSum * double(s.width) * (s.rule.one + s.rule.zero));
         of_entry = read.r[std::size_t(k)];  // of which the sums are
       }
-    for (Index e = 0; e < s.examples; ++e) {
-      for (Index j = 0; j < s.width; ++j) {
-        double sum = 0.0, size = 1e-9;
-        for (Index i = 0; i < s.units; ++i) {
-          sum += dense[std::size_t(e * s.units + i)] * s.v(i, j);
-          size += std::abs(dense[std::size_t(e * s.units + i)]);
-        }
-        EXPECT_NEAR(read.rv[std::size_t(e * s.width + j)].value(), sum, kSum * size);
-      }
-      for (Index f = 0; f <= e; ++f) {
-        double sum = 0.0, size = 1e-3;
-        for (Index i = 0; i < s.units; ++i) {
-          const double term =
-              dense[std::size_t(e * s.units + i)] * dense[std::size_t(f * s.units + i)];
-          sum += term;
-          size += std::abs(term);
-        }
-        EXPECT_NEAR(read.overlaps[std::size_t(e * s.examples + f)].value(), sum, 1e-11 * size);
-      }
+    expect_sums(s, read, dense);
+    for (Index i = 0; i < s.units; ++i) {
+      for (Index j = 0; j + 1 < s.width; ++j) s.v.rows(i, j) = uniform(-2.0f, 2.0f);
+      s.v.last[std::size_t(i)] = uniform(-2.0f, 2.0f);
     }
+    kernels_->sum_rows(read.lists, s.v.view(), read.entries(), s.block_width, read.sums(s));
+    expect_sums(s, read, dense);
+    expect_costs(s, read);
   }
 }
 
@@ -248,7 +278,11 @@ TEST_F(FactoredSamples, FoldsMultipliesAndAddsUpRows) {
     kernels_->values(s.h.view(), s.v.view(), z.view());
     kernels_->add_gram(s.v.view(), {gram.data(), s.width, s.width, s.width});
     Rows before = s.v;
-    kernels_->fold(s.u.view(), s.v.view());
+    double needed = 0.0;
+    kernels_->fold(s.u.view(), s.block_width, &needed, s.v.view());
+    EXPECT_TRUE(s.v.rows.same_bits(before.rows) && s.v.last == before.last);
+    needed = 1.0;
+    kernels_->fold(s.u.view(), s.block_width, &needed, s.v.view());
     for (Index i = 0; i < s.units; ++i)
       for (Index j = 0; j < s.width; ++j) {
         double sum = 0.0;
@@ -276,56 +310,6 @@ TEST_F(FactoredSamples, FoldsMultipliesAndAddsUpRows) {
   }
 }
 
-TEST_F(Factored, MultipliesMatricesAsTheyAreAndTransposed) {
-  for (int round = 0; round < 40; ++round) {
-    const Index rows = 1 + below(300), cols = 1 + below(300), depth = below(300);
-    const As a_as = below(2) == 0 ? As::it_is : As::transposed;
-    const As b_as = below(2) == 0 ? As::it_is : As::transposed;
-    PaddedMatrix<double> a = a_as == As::it_is ? doubles(rows, depth) : doubles(depth, rows);
-    PaddedMatrix<double> b = b_as == As::it_is ? doubles(depth, cols) : doubles(cols, depth);
-    PaddedMatrix<double> c = doubles(rows, cols);
-    PaddedMatrix<double> before = c;
-    const Existing existing = below(2) == 0 ? Existing::add : Existing::overwrite;
-    kernels_->multiply(0.7, a.view(), a_as, b.view(), b_as, existing, c.view());
-    for (Index r = 0; r < rows; ++r)
-      for (Index q = 0; q < cols; ++q) {
-        double sum = 0.0;
-        for (Index k = 0; k < depth; ++k)
-          sum += (a_as == As::it_is ? a(r, k) : a(k, r)) * (b_as == As::it_is ? b(k, q) : b(q, k));
-        const double expected = 0.7 * sum + (existing == Existing::add ? before(r, q) : 0.0);
-        ASSERT_NEAR(c(r, q), expected, kSum * double(depth) + kDouble);
-      }
-    EXPECT_TRUE(c.padding_is_intact());
-  }
-}
-
-TEST_F(Factored, SolvesWithTheFactorOfASymmetricMatrix) {
-  for (Index n : {Index(1), Index(63), Index(64), Index(65), 1 + below(300)}) {
-    PaddedMatrix<double> root = doubles(n + 3, n), a(n, n), x = doubles(n, 1 + below(100));
-    for (Index i = 0; i < n; ++i)
-      for (Index j = 0; j < n; ++j) {
-        a(i, j) = i == j ? 1.0 : 0.0;
-        for (Index k = 0; k < root.rows(); ++k) a(i, j) += root(k, i) * root(k, j);
-      }
-    PaddedMatrix<double> b(n, x.cols());
-    for (Index i = 0; i < n; ++i)
-      for (Index c = 0; c < x.cols(); ++c) {
-        b(i, c) = 0.0;
-        for (Index k = 0; k < n; ++k) b(i, c) += a(i, k) * x(k, c);
-      }
-    const double pivot = kernels_->factorize(a.view());
-    EXPECT_GE(pivot, 1.0 - 1e-9);
-    kernels_->solve(a.view(), b.view());
-    for (Index r = 0; r < n; ++r)
-      for (Index c = 0; c < x.cols(); ++c) ASSERT_NEAR(b(r, c), x(r, c), 1e-9);
-    EXPECT_TRUE(b.padding_is_intact());
-  }
-  PaddedMatrix<double> none(70, 70);
-  for (Index i = 0; i < 70; ++i)
-    for (Index j = 0; j < 70; ++j) none(i, j) = i == j ? (i == 66 ? -1.0 : 1.0) : 0.0;
-  EXPECT_LE(kernels_->factorize(none.view()), 0.0);
-}
-
 TEST_F(FactoredSamples, NoBitDependsOnLanesOrRanks) {
   for (int round = 0; round < 10; ++round) {
     Sample s = draw();
@@ -334,17 +318,14 @@ TEST_F(FactoredSamples, NoBitDependsOnLanesOrRanks) {
     FactoredSamples::read(*kernels_, s, {0, s.units}, whole);
     for (int lanes : {1, 2, 7}) {
       Executor executor(lanes);
-      const auto kernels = make_cpu_factored(executor);
+      const auto kernels = samples::make_factored(executor);
       const Index cut = std::min(s.units, below(blocks + 1) * s.block_width);
       Read sum, rest;
       FactoredSamples::read(*kernels, s, {0, cut}, sum);
       FactoredSamples::read(*kernels, s, {cut, s.units}, rest);
       for (std::size_t i = 0; i < sum.rv.size(); ++i) sum.rv[i].add(rest.rv[i]);
-      for (std::size_t i = 0; i < sum.overlaps.size(); ++i) sum.overlaps[i].add(rest.overlaps[i]);
       for (std::size_t i = 0; i < sum.rv.size(); ++i)
         ASSERT_EQ(sum.rv[i].value(), whole.rv[i].value());
-      for (std::size_t i = 0; i < sum.overlaps.size(); ++i)
-        ASSERT_EQ(sum.overlaps[i].value(), whole.overlaps[i].value());
       sum.r.insert(sum.r.end(), rest.r.begin(), rest.r.end());
       sum.cost.insert(sum.cost.end(), rest.cost.begin(), rest.cost.end());
       EXPECT_EQ(sum.r, whole.r);
@@ -354,8 +335,10 @@ TEST_F(FactoredSamples, NoBitDependsOnLanesOrRanks) {
                             one.view());
       kernels->update_rows(whole.lists, {whole.r.data(), whole.lists.entries}, 0.01, s.k.view(),
                            other.view());
-      kernels_->fold(s.u.view(), one.view());
-      kernels->fold(s.u.view(), other.view());
+      const double needed = 1.0;
+      kernels_->fold(s.u.view(), s.block_width, &needed, one.view());
+      kernels->fold(s.u.view(), s.block_width, &needed, other.view().units_of({0, cut}));
+      kernels->fold(s.u.view(), s.block_width, &needed, other.view().units_of({cut, s.units}));
       EXPECT_TRUE(one.rows.same_bits(other.rows));
       EXPECT_EQ(one.last, other.last);
     }

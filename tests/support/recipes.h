@@ -267,7 +267,7 @@ inline std::vector<Recipe> all_recipes() {
   all.push_back(by_source_recipe_with_penalties());
   if (computes_by_example()) all.push_back(by_example_recipe(Adam{}, 0.003f));
   if (computes_by_example()) all.push_back(convolution_recipe());
-  if (computes_by_example()) all.push_back(factored_recipe(FactoredRule::newton, Adam{}));
+  all.push_back(factored_recipe(FactoredRule::newton, Adam{}));
   if (computes_by_example()) all.push_back(pooling_recipe());
   return all;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Inverse factors of symmetric matrices, tile by tile: step j applies what is below the diagonal tile
-// j to all that comes after it, to the matrix and to the inverse factor alike, in one kernel. The
-// block that makes the next diagonal tile factorises that, too.
+// Inverse factors of symmetric matrices, tile by tile: step j applies what is below the diagonal
+// tile j to all that comes after it, to the matrix and to the inverse factor alike, in one kernel.
+// The block that makes the next diagonal tile factorises that, too.
 #include "kernels/cuda/factored/factored_parts.h"
 
 namespace norn::cuda {
@@ -174,8 +174,8 @@ void invert_factors(const Stream& stream, MatrixView<double> a, MatrixView<doubl
   begin_kernel<<<dim3(1, 1, count), kThreads, 0, stream.stream>>>(f);
   check_launch("begin factors");
   for (Index j = 0; j < tiles; ++j) {
-    step_kernel<<<dim3(unsigned(tiles), unsigned(tiles - j), count), kThreads, 0,
-                  stream.stream>>>(f, j);
+    step_kernel<<<dim3(unsigned(tiles), unsigned(tiles - j), count), kThreads, 0, stream.stream>>>(
+        f, j);
     check_launch("step of factors");
   }
 }

@@ -24,9 +24,9 @@ struct Lists {
 };
 
 Lists lists_of(const TargetLists& lists) {
-  return {lists.batch.row_begin, lists.batch.column,  lists.batch.value,  lists.entry.data(),
-          lists.first_unit,      lists.unit.data(),   lists.begin.data(), lists.example.data(),
-          lists.touched};
+  return {lists.batch.row_begin, lists.batch.column,   lists.batch.value,
+          lists.entry.data(),    lists.first_unit,     lists.unit.data(),
+          lists.begin.data(),    lists.example.data(), lists.touched};
 }
 
 /// FixedSum in registers, of terms that count no magnitude: in units of 2^-26, and what these leave
@@ -44,8 +44,8 @@ class RegisterSum {
     }
   }
   __device__ FixedSum sum() const {
-    FixedSum all = FixedSum::from_words(
-        coarse_ >> 26, ((coarse_ & ((1ll << 26) - 1)) << 26) + fine_, 0);
+    FixedSum all =
+        FixedSum::from_words(coarse_ >> 26, ((coarse_ & ((1ll << 26) - 1)) << 26) + fine_, 0);
     all.add(large_);
     return all;
   }
@@ -77,8 +77,7 @@ __device__ double read_entry(const FactorView<const float>& v, Index unit, const
 #pragma unroll 8
   for (Index c = threadIdx.x % kWarp; c < d; c += kWarp) part = fmaf(row[c], source[c], part);
   const double z = sum_of_warp(double(part)) + double(v.last[unit]) * double(source[d]);
-  if (threadIdx.x % kWarp == 0)
-    *cost = weight * 0.5 * (t * t - 2.0 * z * t + rule.ignored * z * z);
+  if (threadIdx.x % kWarp == 0) *cost = weight * 0.5 * (t * t - 2.0 * z * t + rule.ignored * z * z);
   return sqrt(weight) * ((rule.one - rule.zero) * z - rule.one * t);
 }
 
@@ -91,8 +90,7 @@ __device__ void add_rows(const FactorView<const float>& v, const Stage& stage, i
     const Index stride = c < d ? v.rows.stride : 1;
     RegisterSum sum;
 #pragma unroll 8
-    for (int i = 0; i < count; ++i)
-      sum.add(stage.r[i] * double(column[stage.unit[i] * stride]));
+    for (int i = 0; i < count; ++i) sum.add(stage.r[i] * double(column[stage.unit[i] * stride]));
     FixedSum all = sum.sum();
     if (!is_first) all.add(rv[c]);
     rv[c] = all;
@@ -134,7 +132,8 @@ __global__ void __launch_bounds__(kThreads)
       if (kReads && number >= 0) r[number] = of_entry;
     }
     __syncthreads();
-    if (rv.data != nullptr) add_rows(v, stage, v.rows.rows > 0 ? count : 0, first == begin, rv.row(e));
+    if (rv.data != nullptr)
+      add_rows(v, stage, v.rows.rows > 0 ? count : 0, first == begin, rv.row(e));
     first += kTogether;
   } while (first < end);
 }
@@ -202,8 +201,7 @@ __device__ float sum_entries(const Lists& lists, const double* r, MatrixView<con
                              Index first, Index end, Index column) {
   float sum = 0.0f;
 #pragma unroll 8
-  for (Index i = first; i < end; ++i)
-    sum = fmaf(float(r[i]), k(lists.example[i], column), sum);
+  for (Index i = first; i < end; ++i) sum = fmaf(float(r[i]), k(lists.example[i], column), sum);
   return sum;
 }
 

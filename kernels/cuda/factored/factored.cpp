@@ -39,8 +39,7 @@ class CudaFactored final : public FactoredKernels {
     read_rows(stream_, lists, v, {}, {}, const_cast<double*>(r.data), nullptr, rv);
   }
   void do_add_up_costs(const TargetLists& lists, VectorView<const double> cost, Index block_width,
-                       VectorView<const double> all_units,
-                       VectorView<double> of_blocks) override {
+                       VectorView<const double> all_units, VectorView<double> of_blocks) override {
     add_up_block_costs(stream_, lists, cost.data, block_width, all_units, of_blocks);
   }
   void do_update_rows(const TargetLists& lists, VectorView<const double> r, double scale,
@@ -80,8 +79,7 @@ class CudaFactored final : public FactoredKernels {
     products_.multiply(scale, {a, a_as == As::transposed}, {b, b_as == As::transposed},
                        existing == Existing::add ? 1.0 : 0.0, c);
   }
-  void do_factorize(MatrixView<double> a, MatrixView<double> b,
-                    VectorView<double> least) override {
+  void do_factorize(MatrixView<double> a, MatrixView<double> b, VectorView<double> least) override {
     invert_factors(stream_, a, b, least, doubles_.reserve(factor_doubles(a.rows)));
   }
   void do_solve(MatrixView<const double> factor, MatrixView<double> b) override {

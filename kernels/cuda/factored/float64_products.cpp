@@ -75,7 +75,7 @@ void Float64Products::multiply(double scale, const Operand& a, const Operand& b,
           "cudaMemset2DAsync");
     return;
   }
-  const Key key = {c.rows,          c.cols,   depth, a.matrix.stride,     Index(a.transposed),
+  const Key key = {c.rows,          c.cols,   depth,       a.matrix.stride,    Index(a.transposed),
                    b.matrix.stride, c.stride, keep != 0.0, Index(b.transposed)};
   if (workspace_.empty()) workspace_ = Buffer<std::byte>(kWorkspace, stream_.memory);
   std::unique_ptr<Plan>& plan = plans_[key];

@@ -144,7 +144,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 #pragma unroll
   for (int q = 0; q < 4; ++q)
-    if (row0 + r < c.rows && col0 + first + 8 * q < c.cols) c(row0 + r, col0 + first + 8 * q) = sum[q];
+    if (row0 + r < c.rows && col0 + first + 8 * q < c.cols)
+      c(row0 + r, col0 + first + 8 * q) = sum[q];
 }
 
 __global__ void store_kernel(double value, double* to) {
@@ -154,9 +155,8 @@ __global__ void store_kernel(double value, double* to) {
 }  // namespace
 
 void set_source_rows(const Stream& stream, MatrixView<const float> x, MatrixView<double> h) {
-  for_elements(stream, "set_source", h.rows, h.cols, [=] __device__(Index r, Index c) {
-    h(r, c) = c < x.cols ? double(x(r, c)) : 1.0;
-  });
+  for_elements(stream, "set_source", h.rows, h.cols,
+               [=] __device__(Index r, Index c) { h(r, c) = c < x.cols ? double(x(r, c)) : 1.0; });
 }
 
 void scale_rows(const Stream& stream, VectorView<const float> weight, MatrixView<double> m) {
@@ -186,9 +186,8 @@ void add_to_rows(const Stream& stream, MatrixView<const double> h, double scale,
 
 void send_rows(const Stream& stream, MatrixView<const double> m, VectorView<const float> weight,
                MatrixView<float> x) {
-  for_elements(stream, "send", x.rows, x.cols, [=] __device__(Index r, Index c) {
-    x(r, c) = float(root_of(weight, r) * m(r, c));
-  });
+  for_elements(stream, "send", x.rows, x.cols,
+               [=] __device__(Index r, Index c) { x(r, c) = float(root_of(weight, r) * m(r, c)); });
 }
 
 void combine(const Stream& stream, double keep, MatrixView<double> a, double scale,
@@ -229,8 +228,7 @@ void fold_gram(const Stream& stream, const double* needed, MatrixView<double> u,
   if (u.rows == 0) return;
   const MatrixView<double> half{workspace, u.rows, u.cols, u.cols};
   const auto tiles = unsigned((u.rows + kTile - 1) / kTile);
-  multiply_kernel<false>
-      <<<dim3(tiles, tiles), kThreads, 0, stream.stream>>>(needed, gram, u, half);
+  multiply_kernel<false><<<dim3(tiles, tiles), kThreads, 0, stream.stream>>>(needed, gram, u, half);
   check_launch("fold_gram");
   multiply_kernel<true><<<dim3(tiles, tiles), kThreads, 0, stream.stream>>>(needed, u, half, gram);
   check_launch("fold_gram");

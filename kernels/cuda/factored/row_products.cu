@@ -9,9 +9,9 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarp = 32;
-constexpr int kRows = 128;   // of a block's tile
-constexpr int kCols = 128;   // of it
-constexpr int kDepth = 16;   // of a stage
+constexpr int kRows = 128;  // of a block's tile
+constexpr int kCols = 128;  // of it
+constexpr int kDepth = 16;  // of a stage
 constexpr int kPadA = kDepth + 4, kPadB = kCols + 8;
 constexpr int kWarpRows = 32, kWarpCols = 64;
 constexpr int kEach = kRows * kDepth / kThreads;  // elements of an operand's stage a thread loads
@@ -234,8 +234,8 @@ __device__ void begin_tile(const FactorView<float>& v, Index first, MatrixView<c
 
 /// A block takes tiles of rows in turn and keeps a copy of one while it changes it.
 __global__ void __launch_bounds__(kThreads, 2)
-    fold_kernel(const double* needed, MatrixView<const float> u, FactorView<float> v,
-                float* copies, Index stride) {
+    fold_kernel(const double* needed, MatrixView<const float> u, FactorView<float> v, float* copies,
+                Index stride) {
   if (*needed == 0.0) return;
   __shared__ Stages stages;
   __shared__ Kept kept;
@@ -253,8 +253,7 @@ __global__ void __launch_bounds__(kThreads, 2)
     for (Index col0 = 0; col0 < d; col0 += kCols) {
       Sums sums;
       multiply_tile<false>(
-          stages, d,
-          [&](int r, Index k) { return k < d ? copy[r * stride + k] : 0.0f; },
+          stages, d, [&](int r, Index k) { return k < d ? copy[r * stride + k] : 0.0f; },
           [&](Index k, int c) { return col0 + c < d && k < d ? u(k, col0 + c) : 0.0f; }, sums);
       for_sums(sums, [&](int r, int c, float sum) {
         const Index column = col0 + c;
@@ -291,7 +290,7 @@ void fold_rows(const Stream& stream, MatrixView<const double> u, const double* n
   check_launch("difference of factors from 1");
   const unsigned blocks = blocks_for(v.rows.rows, kRows, fold_blocks(stream));
   fold_kernel<<<blocks, kThreads, 0, stream.stream>>>(needed, difference, v,
-                                                     workspace + width * stride, stride);
+                                                      workspace + width * stride, stride);
   check_launch("fold factors");
 }
 

@@ -47,8 +47,7 @@ __global__ void write_keys(CsrView x, Range units, Index limit, SortArrays array
     if (i >= count) continue;
     const RowOffset at = x.row_begin[0] + i;
     const Index unit = Index(x.column[at]);
-    if (unit >= units.begin && unit < units.end)
-      arrays.key[i] = std::uint32_t(unit - units.begin);
+    if (unit >= units.begin && unit < units.end) arrays.key[i] = std::uint32_t(unit - units.begin);
     arrays.example_of[i] = std::uint32_t(row_holding(x, at));
   }
 }
@@ -119,10 +118,10 @@ struct SortCalls {
   int bits;
 
   std::size_t sort(void* temporary, std::size_t bytes) const {
-    check(cub::DeviceRadixSort::SortPairs(temporary, bytes, arrays.key, arrays.sorted_key,
-                                          arrays.place, arrays.sorted_place, count, 0, bits,
-                                          stream),
-          "cub::DeviceRadixSort::SortPairs");
+    check(
+        cub::DeviceRadixSort::SortPairs(temporary, bytes, arrays.key, arrays.sorted_key,
+                                        arrays.place, arrays.sorted_place, count, 0, bits, stream),
+        "cub::DeviceRadixSort::SortPairs");
     return bytes;
   }
   std::size_t sum_ranks(void* temporary, std::size_t bytes) const {
@@ -148,12 +147,13 @@ void list_entries(const Stream& stream, Workspace<std::byte>& sort, CsrView targ
   grow(lists.entry, limit, stream.memory);
   grow(lists.workspace, 6 * limit, stream.memory);
   std::uint32_t* at = lists.workspace.data();
-  const SortArrays arrays{at,           at + limit,     at + 2 * limit,
-                          at + 3 * limit, at + 4 * limit, at + 5 * limit};
+  const SortArrays arrays{
+      at, at + limit, at + 2 * limit, at + 3 * limit, at + 4 * limit, at + 5 * limit};
   const auto own = std::uint32_t(units.count());
   const unsigned blocks = blocks_for(std::max(limit, touched + 1), kThreads, kMostBlocks);
   if (limit > 0) {
-    const SortCalls calls{stream.stream, arrays, std::uint32_t(limit), std::max(1, int(std::bit_width(own)))};
+    const SortCalls calls{stream.stream, arrays, std::uint32_t(limit),
+                          std::max(1, int(std::bit_width(own)))};
     const std::size_t bytes = std::max(calls.sort(nullptr, 0), calls.sum_ranks(nullptr, 0));
     std::byte* storage = sort.reserve(Index(bytes));
     write_keys<<<blocks, kThreads, 0, stream.stream>>>(targets, units, limit, arrays);

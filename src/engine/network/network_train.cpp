@@ -104,7 +104,8 @@ FixedSum Network::finish_step() {
                                 : "the cost is not finite");
   }
   for (int layer : facts.order())
-    if (const double share = facts.is_factored(layer) ? *outcome.too_long(layer) : 0.0; share != 0.0)
+    if (const double share = facts.is_factored(layer) ? *outcome.too_long(layer) : 0.0;
+        share != 0.0)
       throw step::too_long_step(parts_->state, layer, step.position, share);
   if (!all.is_finite())
     throw DivergenceError(fmt::format(

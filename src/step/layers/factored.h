@@ -67,26 +67,26 @@ struct FactoredRoom {
   Tensor rows, last;             ///< V as files hold it: it has the memory of weights and bias
 
   // Of a step. H: the source's activations and a column of ones.
-  HeldMatrix<double> h;             ///< [B x D] H, then sqrt(weight) H
-  HeldMatrix<double> projected;     ///< [B x D] H U', then the same
-  HeldMatrix<double> entry_delta;   ///< [B x D] R V, then R V of before and after the step
-  HeldMatrix<double> factor_delta;  ///< [B x D] D V
-  HeldMatrix<double> delta;         ///< [B x D] d cost / d H
-  HeldMatrix<double> unit_step;     ///< [B x D] H Q by the inverse of the new U
-  HeldMatrix<double> step_rows;     ///< [B x D] H Q, of narrow batches
-  HeldMatrix<double> coupling;      ///< [B x B] 1 - step H Q H', of narrow batches
-  HeldMatrix<double> own_coupling;  ///< [B x B] 1 + that of the batch's own curvature, Newton
-  HeldMatrix<double> covariance;    ///< [D x D] H' H, of wide batches
-  HeldMatrix<double> before, after;   ///< [D x D] what stands for Q^-1 and Q^-1 (1 - E) there
-  HeldMatrix<double> solved_before;   ///< [D x D] Q H' H
-  HeldMatrix<double> solved_after;    ///< [D x D] (1 - E)^-1 by the inverse of U, times Q
-  HeldMatrix<double> change;          ///< [D x D] of U, of V' V
-  HeldMatrix<FixedSum> entry_sums;    ///< [B x D] sums over stored targets of r v
-  HeldMatrix<FixedSum> gram_sums;     ///< [D x D]
-  HeldMatrix<float> sent;             ///< [B x D - 1] delta of the source
-  HeldBuffer<double> row_costs;       ///< [B] of all units
-  HeldBuffer<double> verdicts;        ///< [3] least pivots, and whether a fold is due
-  std::array<TargetLists, 2> lists;   ///< in turn: one is made while the other is read
+  HeldMatrix<double> h;              ///< [B x D] H, then sqrt(weight) H
+  HeldMatrix<double> projected;      ///< [B x D] H U', then the same
+  HeldMatrix<double> entry_delta;    ///< [B x D] R V, then R V of before and after the step
+  HeldMatrix<double> factor_delta;   ///< [B x D] D V
+  HeldMatrix<double> delta;          ///< [B x D] d cost / d H
+  HeldMatrix<double> unit_step;      ///< [B x D] H Q by the inverse of the new U
+  HeldMatrix<double> step_rows;      ///< [B x D] H Q, of narrow batches
+  HeldMatrix<double> coupling;       ///< [B x B] 1 - step H Q H', of narrow batches
+  HeldMatrix<double> own_coupling;   ///< [B x B] 1 + that of the batch's own curvature, Newton
+  HeldMatrix<double> covariance;     ///< [D x D] H' H, of wide batches
+  HeldMatrix<double> before, after;  ///< [D x D] what stands for Q^-1 and Q^-1 (1 - E) there
+  HeldMatrix<double> solved_before;  ///< [D x D] Q H' H
+  HeldMatrix<double> solved_after;   ///< [D x D] (1 - E)^-1 by the inverse of U, times Q
+  HeldMatrix<double> change;         ///< [D x D] of U, of V' V
+  HeldMatrix<FixedSum> entry_sums;   ///< [B x D] sums over stored targets of r v
+  HeldMatrix<FixedSum> gram_sums;    ///< [D x D]
+  HeldMatrix<float> sent;            ///< [B x D - 1] delta of the source
+  HeldBuffer<double> row_costs;      ///< [B] of all units
+  HeldBuffer<double> verdicts;       ///< [3] least pivots, and whether a fold is due
+  std::array<TargetLists, 2> lists;  ///< in turn: one is made while the other is read
   std::size_t turn = 0;
   Buffer<double> entry_r;      ///< [entries]
   Buffer<double> entry_costs;  ///< [entries]
@@ -125,8 +125,8 @@ void factored_columns(State& state, int layer, Range columns, MatrixView<float> 
 void restart_factors(State& state, int layer);
 /// What stands in the device's memory may have been written since the last step.
 void forget_progress(State& state);
-/// Before a pass, outside of what a device takes as one piece: U, its inverse and V' V where weights
-/// are new; and weights of examples are looked at.
+/// Before a pass, outside of what a device takes as one piece: U, its inverse and V' V where
+/// weights are new; and weights of examples are looked at.
 void prepare_factors(State& state, int layer);
 /// The entries of a batch, within WorkQueue::prepare.
 void list_targets(State& state, int layer);

@@ -41,10 +41,10 @@ constexpr const char* kFold = "fold factors";
 constexpr double kMeanSteps = 100.0;    // the mean of H' H / B forgets as fast as that
 constexpr double kLeastPivot = 0.0625;  // of 1 - E: below that a step nearly loses a direction
 constexpr double kPositive = 1e-300;
-constexpr double kLargest = 8.0;        // of the inverse of U: V loses digits by that
-constexpr double kWarmUp = 200.0;       // in the first steps C is of few batches, and damped more
-constexpr double kNewtonRate = 0.02;    // unless the layer has its own
-constexpr Index kRebuiltFolds = 10;     // V' V is summed anew at every so many folds
+constexpr double kLargest = 8.0;      // of the inverse of U: V loses digits by that
+constexpr double kWarmUp = 200.0;     // in the first steps C is of few batches, and damped more
+constexpr double kNewtonRate = 0.02;  // unless the layer has its own
+constexpr Index kRebuiltFolds = 10;   // V' V is summed anew at every so many folds
 
 // The matrices of a batch of this many examples.
 struct Batch {
@@ -115,8 +115,7 @@ void send_delta(State& state, int layer, VectorView<const float> weight,
   const int source = state.units[layer]->source_layers[0];
   if (!state.facts.is_hidden(source)) return;
   UnitLayer& unit = *state.units[source];
-  const MatrixView<float> sent =
-      state.room<FactoredRoom>(layer).sent.first_rows(state.examples());
+  const MatrixView<float> sent = state.room<FactoredRoom>(layer).sent.first_rows(state.examples());
   state.kernels().factored->send(delta, weight, sent);
   Range mine = unit.mine();
   if (state.facts.by_example(source)) mine = {0, state.facts.settings().rank == 0 ? sent.cols : 0};
@@ -126,8 +125,7 @@ void send_delta(State& state, int layer, VectorView<const float> weight,
 
 // Of a short batch the mean takes a part, too.
 double share_of_mean(const Batch& b) {
-  return double(b.h.rows) / double(b.planned) /
-         std::min(double(b.room.steps) + 1.0, kMeanSteps);
+  return double(b.h.rows) / double(b.planned) / std::min(double(b.room.steps) + 1.0, kMeanSteps);
 }
 
 // C + l. At first weights that fit small activations would be large, and hidden layers could not
@@ -190,7 +188,8 @@ void refresh_curvature(const Batch& b) {
 // The same by [B x B] factors.
 void change_by_batch(const Batch& b) {
   FactoredRoom& room = b.room;
-  const MatrixView<double> k = room.step_rows.first_rows(b.h.rows), coupling = b.square(room.coupling);
+  const MatrixView<double> k = room.step_rows.first_rows(b.h.rows),
+                           coupling = b.square(room.coupling);
   if (b.newton) {
     refresh_curvature(b);
     b.kernels.multiply(1.0, b.h, As::it_is, room.curvature.view(), As::it_is, kOverwrite, k,
@@ -206,8 +205,8 @@ void change_by_batch(const Batch& b) {
   if (b.newton) b.kernels.damp({}, b.own, coupling, own);
   b.kernels.damp({}, b.own - b.zero, coupling, coupling);
   b.kernels.factorize(coupling, own, b.pivots(b.newton ? 2 : 1));
-  b.kernels.judge(b.pivots(b.newton ? 2 : 1), kLeastPivot, b.step * std::max(b.own, b.zero),
-                  b.h, b.too_long);
+  b.kernels.judge(b.pivots(b.newton ? 2 : 1), kLeastPivot, b.step * std::max(b.own, b.zero), b.h,
+                  b.too_long);
   b.kernels.solve(coupling, b.unit_step);
   if (b.newton) b.kernels.solve(own, k);
   if (b.zero == 0.0) return;
