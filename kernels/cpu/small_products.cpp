@@ -133,6 +133,22 @@ void multiply_rounded(Executor& executor, double scale, MatrixView<const double>
   });
 }
 
+namespace {
+
+// c -= a a', in tiles of rows, of which all columns up to the diagonal are made.
+void subtract_squares(Executor& executor, MatrixView<const double> a, MatrixView<double> c) {
+  const OneBlasThread alone;
+  const Index count = tiles(c.rows, kTileRows);
+  executor.for_each(count, [&](Index number, int) {
+    const Index r = (count - 1 - number) * kTileRows, rows = std::min(kTileRows, c.rows - r);
+    cblas_dgemm(CblasRowMajor, CblasNoTrans, CblasTrans, blas_size(rows), blas_size(r + rows),
+                blas_size(a.cols), -1.0, a.row(r), stride_of(a), a.data, stride_of(a), 1.0,
+                c.row(r), stride_of(c));
+  });
+}
+
+}  // namespace
+
 double cholesky_factor(Executor& executor, MatrixView<double> a) {
   double least = HUGE_VAL;
   for (Index j = 0; j < a.rows; j += kPanel) {
@@ -153,8 +169,7 @@ double cholesky_factor(Executor& executor, MatrixView<double> a) {
         }
       }
     });
-    multiply_doubles(executor, -1.0, under, As::it_is, under, As::transposed, Existing::add,
-                     a.row_range(rest, below).columns(rest, below));
+    subtract_squares(executor, under, a.row_range(rest, below).columns(rest, below));
   }
   return least;
 }

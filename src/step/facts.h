@@ -171,10 +171,10 @@ class StepFacts {
   /// Whether its steps are made in matrices of the source's width, not of the batch: of training,
   /// and the same for the short batches of it.
   bool is_wide_batch(int layer) const;
-  /// Otherwise, after how many steps the inverse of the covariance is made anew: so often that it
-  /// costs a part of them, with the bias among `width` units.
+  /// After how many steps the damped covariance is factorised anew: so often that it costs a part
+  /// of them. Wide batches need it in every step. `width` counts the bias.
   static Index curvature_every(Index width, Index batch) {
-    return (3 * width + 4 * batch - 1) / (4 * batch);
+    return 4 * batch >= 3 * width ? 1 : (width + batch - 1) / batch;
   }
   /// Whether a layer has a bound on the norm of each unit's weights from all its sources together.
   bool bounds_sources_together(int layer) const {

@@ -54,7 +54,8 @@ struct StageWork {
 };
 /// Of one step of rank 0, by stages, as its ops say.
 inline std::map<std::string, StageWork> stage_work(const NetworkDescriptor& network,
-                                                   const DataSets& sets, const Context& context) {
+                                                   const DataSets& sets, const Context& context,
+                                                   Index* fold_every = nullptr) {
   PlanSettings settings;
   settings.batch = network.training.batch;
   settings.ranks = context.communicator.size();
@@ -67,6 +68,8 @@ inline std::map<std::string, StageWork> stage_work(const NetworkDescriptor& netw
   }
   const Graph graph = make_graph(network, shapes, "train_bench");
   const StepFacts facts(graph, step_settings(graph, settings));
+  for (int layer : facts.order())
+    if (fold_every && facts.is_factored(layer)) *fold_every = facts.fold_every(layer);
   std::map<std::string, StageWork> stages;
   for (const step::Work& work : step::work_of(step::compile_training(facts), facts)) {
     if (work.edge < 0) continue;

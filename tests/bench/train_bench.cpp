@@ -35,6 +35,7 @@ struct Options {
   Index per_example = 100;
   double seconds = 2.0;
   bool stages = true;
+  bool factored = false;
   bool plain_sums = false;
   bool waits = false;
   bool data_on_gpu = true;
@@ -79,6 +80,7 @@ struct Result {
   double first_cost = 0.0;  // of kFirst steps, the same whatever overlaps with what
   double working_megabytes = 0.0;
   double peak_gigabytes = 0.0;
+  Index fold_every = 0;  // of factored outputs
   std::vector<Stage> stages;
 };
 
@@ -152,7 +154,7 @@ Result measure(const std::string& name, const NetworkDescriptor& network, const 
   result.error = check(network, context, sets);
   if (!result.error.empty()) return result;
 
-  const auto work = stage_work(network, sets, context);
+  const auto work = stage_work(network, sets, context, &result.fold_every);
   if (options.data_on_gpu && !memory.is_host())
     for (auto& [unused, set] : sets) set = std::make_shared<DeviceDataset>(std::move(set), memory);
   BenchNetwork bench(network, context, sets, options.batches, result.batch);
@@ -188,6 +190,7 @@ void print(const Result& r, const Options& options) {
   if (r.floor_seconds > 0.0)
     line += fmt::format(", floor {:.3f} ms, {:.0f} % of it", 1e3 * r.floor_seconds,
                         100.0 * r.floor_seconds / r.step_seconds);
+  if (r.fold_every > 0) line += fmt::format(", folded at every {} steps", r.fold_every);
   line += fmt::format(", working memory {:.1f} MB, peak {:.2f} GB, first cost {:.12g}",
                       r.working_megabytes, r.peak_gigabytes, r.first_cost);
   std::printf("%s\n", line.c_str());
@@ -269,6 +272,7 @@ int run(const Options& options, Communicator& ranks) {
                   : options.waits    ? ", waiting"
                                      : "");
     apply(options, network);
+    if (options.factored) make_factored(network);
     const Result result = measure(name, network, used, *runtime, ranks);
     if (speaks) print(result, options);
     wrong = wrong || !result.error.empty();
@@ -300,6 +304,8 @@ int main(int argc, char** argv) {
   app.add_option("--per-example", options.per_example, "entries an example, with --config");
   app.add_option("--seconds", options.seconds, "how long to time a network");
   app.add_flag("!--no-stages", options.stages, "leave out the table of stages");
+  app.add_flag("--factored", options.factored,
+               "squared error of all outputs, by factored output layers");
   app.add_flag("--plain-sums", options.plain_sums,
                "sum deltas over blocks in float32 instead of fixed point, to see what that costs");
   app.add_flag("--wait", options.waits,

@@ -55,6 +55,12 @@ class TrainBench(unittest.TestCase):
     def sizes(self):
         return {"units": self.random.randrange(20, 3000), "batch": self.random.choice((2, 3, 5, 16, 31))}
 
+    def test_finds_the_cost_of_factored_outputs_right(self):
+        for batch in (2, 5, 31):  # narrow and wide for 9 hidden units
+            net = network("L2", "Linear", self.random.randrange(20, 3000), batch)
+            done, _ = self.expect_right(net, "--factored")
+            self.assertRegex(done.stdout, "folded at every [0-9]+ steps")
+
     def test_finds_the_cost_of_every_loss_and_output_right(self):
         for loss, output in itertools.product(LOSSES, OUTPUTS):
             if output == "Linear" and "CrossEntropy" in loss:

@@ -80,4 +80,13 @@ inline NetworkDescriptor descriptor_of(const TrainingShape& shape) {
   return network;
 }
 
+/// The same autoencoder with squared error of all outputs, made exactly by factors.
+inline void make_factored(NetworkDescriptor& network) {
+  network.loss = SquaredError{};
+  LayerDescriptor& output = network.layers.back();
+  output.activation = Activation(Linear{});
+  output.init.bias = 0.0f;
+  output.factored.rule = FactoredRule::newton;
+}
+
 }  // namespace norn::bench

@@ -120,7 +120,7 @@ class Reference {
       for (Index j = 0; j < kAll; ++j) mean_[i][j] += share * (covariance[i][j] - mean_[i][j]);
       trace += mean_[i][i];
     }
-    if (steps_ % ((3 * kAll + 4 * kExamples - 1) / (4 * kExamples)) == 0) {
+    if (steps_ % (((kAll + kExamples - 1) / kExamples)) == 0) {
       damped_ = mean_;
       const double warm = 1.0 + 200.0 / (double(steps_) + 1.0);
       for (Index i = 0; i < kAll; ++i) damped_[i][i] += kDamping * warm * trace / double(kAll);

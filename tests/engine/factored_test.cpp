@@ -135,7 +135,7 @@ class DenseLayer {
         mean_[i][j] += share * (sum / double(h.size()) - mean_[i][j]);
       }
     const auto batch = std::uint64_t(network_.training.batch);
-    if (steps_ % ((3 * width + 4 * batch - 1) / (4 * batch)) != 0) return;
+    if (steps_ % ((4 * batch >= 3 * width ? 1 : (width + batch - 1) / batch)) != 0) return;
     double trace = 0.0;
     for (std::size_t i = 0; i < width; ++i) trace += mean_[i][i];
     damped_ = mean_;

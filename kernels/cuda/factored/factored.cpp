@@ -12,7 +12,7 @@
 namespace norn::cuda {
 namespace {
 
-constexpr Index kWidened = Index(1) << 23;  // elements of V that are made float64 at a time
+constexpr Index kWidened = Index(1) << 22;  // elements of V that are made float64 at a time
 
 class CudaFactored final : public FactoredKernels {
  public:

@@ -133,6 +133,26 @@ class Planner {
         count_working(
             facts_.layer(layer).name + " sums of SoftMax tiles",
             bytes_of_statistics(facts_.partition(layer), facts_.units(layer), facts_.batch()));
+    for (int layer : facts_.order())
+      if (facts_.is_factored(layer)) add_factored_workspace(layer);
+  }
+
+  // Lists of stored targets, rows that are folded, and what makes factors: kernels/cuda/factored.
+  void add_factored_workspace(int layer) {
+    constexpr Index kProducts = Index(32) << 20, kWidened = Index(1) << 22;
+    constexpr Index kFolded = 264 * 128;  // rows that an H200 takes at a time
+    const Index batch = facts_.batch();
+    const Index width = facts_.layer(facts_.edge(facts_.matrices(layer)[0]).source).units() + 1;
+    const auto entries = Index(double(batch) * facts_.entries(layer));
+    const Index side = facts_.is_wide_batch(layer) ? width : std::max(batch, width);
+    const Index doubles =
+        std::max({width * width + std::min(kWidened, facts_.partition(layer).block_width() * width),
+                  2 * side * side, facts_.is_wide_batch(layer) ? 0 : batch * width});
+    const Index floats = (width + 3) / 4 * 4 * std::max(width + kFolded, batch + entries / 32);
+    count_working("workspace of products", kProducts);
+    count_working(facts_.layer(layer).name + " workspace of factors",
+                  (8 * doubles + 4 * floats) * 5 / 4);
+    count_working(facts_.layer(layer).name + " lists of stored targets", 154 * entries);
   }
 
   // GPUs of several ranks send and receive packed columns: in the largest workspace for NCCL, or in

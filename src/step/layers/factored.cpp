@@ -234,10 +234,12 @@ void FactoredEntries::run(State& state) const {
 void FactoredEntries::work(const StepFacts& facts, WorkList& list) const {
   const double width = double(facts.layer(facts.edge(facts.matrices(layer)[0]).source).units());
   const double entries = list.batch() * facts.entries(layer) / double(facts.ranks());
-  list.add({.stage = kTargets,
+  list.add({.kind = Work::Kind::rows,
+            .stage = kTargets,
             .flops = 4.0 * entries * width,
             .bytes = entries * width * kFloat,
-            .gathered = entries * width * kFloat});
+            .gathered = entries * width * kFloat,
+            .edge = facts.matrices(layer)[0]});
 }
 
 namespace {

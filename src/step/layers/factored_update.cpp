@@ -299,15 +299,27 @@ void FactoredUpdate::work(const StepFacts& facts, WorkList& list) const {
   else
     flops += (newton ? 12.3 : 8.0) * batch * square +
              (newton ? 6.0 * width + 2.0 * batch / 3.0 : 4.0 * width + batch / 3.0) * batch * batch;
-  list.add({.stage = kUpdate,
-            .flops = flops + 4.0 * entries * width,
-            .bytes = 3.0 * entries * width * kFloat,
-            .calls = facts.on_gpu() ? 30.0 : 12.0});
+  const int edge = facts.matrices(layer)[0];
+  list.add({.kind = Work::Kind::product,
+            .stage = kUpdate,
+            .flops = flops,
+            .bytes = 12.0 * batch * width * double(sizeof(double)),
+            .calls = facts.on_gpu() ? 30.0 : 12.0,
+            .edge = edge});
+  list.add({.kind = Work::Kind::rows,
+            .stage = kUpdate,
+            .flops = 4.0 * entries * width,
+            .bytes = 2.0 * entries * width * kFloat,
+            .gathered = 2.0 * entries * width * kFloat,
+            .calls = 2.0,
+            .edge = edge});
   const double every = double(facts.fold_every(layer));
-  list.add({.stage = kFold,
+  list.add({.kind = Work::Kind::product,
+            .stage = kFold,
             .flops = 2.0 * units * square / every,
             .bytes = 2.0 * units * width * kFloat / every,
-            .calls = facts.on_gpu() ? 4.0 : 1.0 / every});
+            .calls = facts.on_gpu() ? 4.0 : 1.0 / every,
+            .edge = edge});
 }
 
 void FactoredUpdate::tensors(TensorUses& uses) const {
