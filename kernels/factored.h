@@ -122,8 +122,8 @@ class FactoredKernels {
   /// triangle is read. least[i]: the least pivot of each; where that is not above 0 the rest is
   /// undefined.
   void factorize(MatrixView<double> a, MatrixView<double> b, VectorView<double> least);
-  /// b = a^-1 b, from what factorize() left of a.
-  void solve(MatrixView<const double> factor, MatrixView<double> b);
+  /// x = a^-1 b, from what factorize() left of a. b and x may be one.
+  void solve(MatrixView<const double> factor, MatrixView<const double> b, MatrixView<double> x);
 
   /// h = x and a column of ones.   x [B x D - 1],  h [B x D]
   void set_source(MatrixView<const float> x, MatrixView<double> h);
@@ -181,7 +181,8 @@ class FactoredKernels {
                            MatrixView<double> c, Operands operands) = 0;
   virtual void do_factorize(MatrixView<double> a, MatrixView<double> b,
                             VectorView<double> least) = 0;
-  virtual void do_solve(MatrixView<const double> factor, MatrixView<double> b) = 0;
+  virtual void do_solve(MatrixView<const double> factor, MatrixView<const double> b,
+                        MatrixView<double> x) = 0;
   virtual void do_set_source(MatrixView<const float> x, MatrixView<double> h) = 0;
   virtual void do_scale_rows(VectorView<const float> weight, MatrixView<double> m) = 0;
   virtual void do_add_sums(MatrixView<const FixedSum> sums, Existing existing,

@@ -122,10 +122,11 @@ void FactoredKernels::factorize(MatrixView<double> a, MatrixView<double> b,
   if (!a.empty()) do_factorize(a, b, least);
 }
 
-void FactoredKernels::solve(MatrixView<const double> factor, MatrixView<double> b) {
-  require_fit(is_square(factor, b.rows) && has_valid_stride(b), "factored::solve",
-              "factor [n x n], b [n x m]", factor, b);
-  if (!b.empty()) do_solve(factor, b);
+void FactoredKernels::solve(MatrixView<const double> factor, MatrixView<const double> b,
+                            MatrixView<double> x) {
+  require_fit(is_square(factor, b.rows) && same_shape(b, x), "factored::solve",
+              "factor [n x n], b and x [n x m]", factor, b, x);
+  if (!b.empty()) do_solve(factor, b, x);
 }
 
 void FactoredKernels::set_source(MatrixView<const float> x, MatrixView<double> h) {

@@ -41,8 +41,10 @@ void CpuFactoredMatrices::do_factorize(MatrixView<double> a, MatrixView<double> 
   if (!b.empty()) least[1] = cholesky_factor(executor_, b);
 }
 
-void CpuFactoredMatrices::do_solve(MatrixView<const double> factor, MatrixView<double> b) {
-  cholesky_solve(executor_, factor, b);
+void CpuFactoredMatrices::do_solve(MatrixView<const double> factor, MatrixView<const double> b,
+                                   MatrixView<double> x) {
+  if (b.data != x.data) for_rows(b.rows, [&](Index r) { std::copy_n(b.row(r), b.cols, x.row(r)); });
+  cholesky_solve(executor_, factor, x);
 }
 
 void CpuFactoredMatrices::do_set_source(MatrixView<const float> x, MatrixView<double> h) {

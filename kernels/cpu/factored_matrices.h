@@ -19,7 +19,8 @@ class CpuFactoredMatrices : public FactoredKernels {
   void do_multiply(double scale, MatrixView<const double> a, As a_as, MatrixView<const double> b,
                    As b_as, Existing existing, MatrixView<double> c, Operands operands) override;
   void do_factorize(MatrixView<double> a, MatrixView<double> b, VectorView<double> least) override;
-  void do_solve(MatrixView<const double> factor, MatrixView<double> b) override;
+  void do_solve(MatrixView<const double> factor, MatrixView<const double> b,
+                MatrixView<double> x) override;
   void do_set_source(MatrixView<const float> x, MatrixView<double> h) override;
   void do_scale_rows(VectorView<const float> weight, MatrixView<double> m) override;
   void do_add_sums(MatrixView<const FixedSum> sums, Existing existing,

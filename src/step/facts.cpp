@@ -89,6 +89,11 @@ bool StepFacts::is_wide_batch(int layer) const {
   return curvature_every(width, batch()) == 1;
 }
 
+Index StepFacts::shown_at_once(int layer) const {
+  constexpr Index kElements = Index(1) << 23;
+  return std::clamp<Index>(kElements / batch(), 1, partition(layer).block_width());
+}
+
 // Folding takes 2 N D^2 operations, the rest of a step some 18 B D^2: a quarter of that.
 Index StepFacts::fold_every(int layer) const {
   constexpr Index kMost = 96;

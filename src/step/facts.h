@@ -171,6 +171,8 @@ class StepFacts {
   /// Whether its steps are made in matrices of the source's width, not of the batch: of training,
   /// and the same for the short batches of it.
   bool is_wide_batch(int layer) const;
+  /// How many units' outputs are made at a time, where they are shown.
+  Index shown_at_once(int layer) const;
   /// After how many steps the damped covariance is factorised anew: so often that it costs a part
   /// of them. Wide batches need it in every step. `width` counts the bias.
   static Index curvature_every(Index width, Index batch) {

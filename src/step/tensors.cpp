@@ -93,9 +93,11 @@ void StepTensors::add_layer(const StepFacts& facts, int layer) {
 void StepTensors::add_edge(const StepFacts& facts, int edge) {
   if (!facts.edge_takes_part(edge) || !facts.has_weights(edge)) return;
   const int owner = facts.owner(edge);
+  DeviceTraits device = facts.device();  // products with rows of a factored layer read float32
+  device.casts_operands = device.casts_operands && !facts.is_factored(facts.edge(edge).destination);
   const auto make = [&] {
     return std::make_unique<Weights>(facts.weight_shape(owner), facts.slots(owner),
-                                     facts.training(), facts.device());
+                                     facts.training(), device);
   };
   if (owner == edge) {
     weights[edge] = make();
@@ -149,6 +151,10 @@ void StepTensors::add_lanes(const StepFacts& facts) {
       gradient = std::max(gradient, gradient_tile(facts, edge));
     }
     if (!facts.is_output(layer)) continue;
+    if (facts.is_factored(layer)) {
+      widest_z = std::max(widest_z, facts.shown_at_once(layer));
+      continue;
+    }
     const Index at_once = facts.units_at_once(layer);
     widest_delta = std::max(widest_delta, at_once);
     if (!facts.keeps_z(layer))

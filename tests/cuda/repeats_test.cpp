@@ -435,10 +435,8 @@ TEST_F(RepeatsTest, FactoredMatrices) {
     kernels.damp({hh, 0.1}, 0.5, hh, a);
     kernels.damp({}, 0.5, hh, b);
     kernels.factorize(a, b, least);
-    kernels.set_identity(x);
-    kernels.solve(a, x);
-    kernels.combine(0.0, y, 1.0, hh);
-    kernels.solve(b, y);
+    kernels.solve(a, hh, x);
+    kernels.solve(b, hh, y);
     kernels.multiply(1.0, h, As::it_is, x, As::it_is, Existing::overwrite, step);
     kernels.add_to_rows(h, 0.5, h, step, sums);
     kernels.look(y, 1e-3, least.data + 2);

@@ -20,8 +20,9 @@ FixedSum Network::predict_with_cost(const BoundBatch& batch, int output_layer,
           "Network::predict_with_cost: the layer is no Output layer of this network");
   std::vector<Buffer<float>>& visited = parts_->state.visited;
   visited.resize(std::size_t(context().compute.executor.lanes()));
+  const Index units = is_factored(output_layer) ? 0 : layer->partition().block_width();
   for (Buffer<float>& lane : visited)
-    if (const Index size = this->batch() * layer->partition().block_width(); lane.size() < size)
+    if (const Index size = this->batch() * units; lane.size() < size)
       lane = Buffer<float>(size, context().compute.memory);
   return cost_and_outputs(batch, output_layer, visit);
 }

@@ -288,11 +288,15 @@ void FactoredValues::run(State& state) const {
   project_source(state, layer);
   FactoredRoom& room = state.room<FactoredRoom>(layer);
   const MatrixView<double> projected = room.projected.first_rows(state.examples());
-  for_own_blocks(state, layer, [&](Index, Range units, int lane) {
-    const MatrixView<float> z{state.workspace[std::size_t(lane)].z.view().data, state.examples(),
-                              units.count(), units.count()};
-    state.kernels().factored->values(projected, factors(state, layer, units), z);
-    (*state.now.visit)(units, z, lane);
+  const Index most = state.facts.shown_at_once(layer);
+  for_own_blocks(state, layer, [&](Index, Range block, int lane) {
+    for (Index first = block.begin; first < block.end; first += most) {
+      const Range units{first, std::min(first + most, block.end)};
+      const MatrixView<float> z{state.workspace[std::size_t(lane)].z.view().data, state.examples(),
+                                units.count(), units.count()};
+      state.kernels().factored->values(projected, factors(state, layer, units), z);
+      (*state.now.visit)(units, z, lane);
+    }
   });
 }
 

@@ -155,16 +155,14 @@ void change_by_width(const Batch& b) {
   // Pivots of 1 - E with gradient descent. Newton's matrices are positive, whatever the step.
   b.kernels.judge(b.pivots(b.newton ? 2 : 1), b.newton ? kPositive : kLeastPivot,
                   b.step * std::max(b.own, b.zero), b.h, b.too_long);
-  b.kernels.combine(0.0, solved, 1.0, room.inverse.view());
-  b.kernels.solve(after, solved);
+  b.kernels.solve(after, room.inverse.view(), solved);
   b.kernels.multiply(1.0, b.h, As::it_is, solved, As::it_is, kOverwrite, b.unit_step);
   if (b.zero == 0.0) return;
   b.kernels.multiply(b.step * b.zero, hh, As::it_is, solved, As::it_is, kAdd, room.inverse.view());
   MatrixView<double> shrink = hh;
   if (b.newton) {
     shrink = room.solved_before.view();
-    b.kernels.combine(0.0, shrink, 1.0, hh);
-    b.kernels.solve(before, shrink);
+    b.kernels.solve(before, hh, shrink);
   }
   b.kernels.multiply(1.0, room.u.view(), As::it_is, shrink, As::transposed, kOverwrite,
                      room.change.view());
@@ -182,7 +180,7 @@ void refresh_curvature(const Batch& b) {
   b.kernels.damp(curvature_of(b), 0.0, {}, factor);
   b.kernels.factorize(factor, {}, b.pivots(1));
   b.kernels.set_identity(curvature);
-  b.kernels.solve(factor, curvature);
+  b.kernels.solve(factor, curvature, curvature);
 }
 
 // The same by [B x B] factors.
@@ -207,8 +205,8 @@ void change_by_batch(const Batch& b) {
   b.kernels.factorize(coupling, own, b.pivots(b.newton ? 2 : 1));
   b.kernels.judge(b.pivots(b.newton ? 2 : 1), kLeastPivot, b.step * std::max(b.own, b.zero), b.h,
                   b.too_long);
-  b.kernels.solve(coupling, b.unit_step);
-  if (b.newton) b.kernels.solve(own, k);
+  b.kernels.solve(coupling, b.unit_step, b.unit_step);
+  if (b.newton) b.kernels.solve(own, k, k);
   if (b.zero == 0.0) return;
   b.kernels.multiply(b.step * b.zero, b.h, As::transposed, b.unit_step, As::it_is, kAdd,
                      room.inverse.view());

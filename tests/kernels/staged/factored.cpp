@@ -200,10 +200,11 @@ class StagedFactored final : public FactoredKernels {
     second.back();
     pivots.back();
   }
-  void do_solve(MatrixView<const double> factor, MatrixView<double> b) override {
-    StagedMatrix by(factor);
-    StagedMatrix result(b);
-    kernels_->solve(by.view(), result.view());
+  void do_solve(MatrixView<const double> factor, MatrixView<const double> b,
+                MatrixView<double> x) override {
+    StagedMatrix by(factor), from(b);
+    StagedMatrix result(x);
+    kernels_->solve(by.view(), b.data == x.data ? result.view() : from.view(), result.view());
     finish();
     result.back();
   }
