@@ -3,6 +3,7 @@
 #include "kernels/cuda/dense/dense_plan.h"
 #include "kernels/cuda/device/driver_entry.h"
 #include "kernels/cuda/device/memory.h"
+#include "kernels/cuda/factored/float64_products.h"
 #include "kernels/cuda/hopper/tensor_map.h"
 #include "kernels/gpu_probe.h"
 #include "tests/support/message_of.h"
@@ -92,6 +93,21 @@ TEST(DeviceErrors, OfProductsWithoutAnAlgorithmNameTheirShape) {
     task.result = {nowhere, 8, kWide, kWide};
     EXPECT_EQ(message_of<DeviceError>([&] { plans.multiply(task); }),
               "cuBLASLt has no algorithm for a product of [8589934592 x 8] and [8 x 8] in fp32");
+  }
+  cuda::check(cudaStreamDestroy(stream), "cudaStreamDestroy");
+}
+
+TEST(DeviceErrors, OfProductsOfFloat64NameTheirShape) {
+  cudaStream_t stream = nullptr;
+  cuda::check(cudaStreamCreate(&stream), "cudaStreamCreate");
+  {
+    cuda::DeviceMemory memory(stream, true);
+    cuda::Float64Products products(cuda::Stream{stream, memory, Precision::fp32, 1});
+    constexpr Index kWide = Index(1) << 33;  // beyond the library's 32 bits; nothing is read
+    double* const nowhere = reinterpret_cast<double*>(0x1000);
+    const MatrixView<double> left{nowhere, 8, 8, 8}, right{nowhere, 8, kWide, kWide};
+    EXPECT_EQ(message_of<DeviceError>([&] { products.multiply(1.0, {left}, {right}, 0.0, right); }),
+              "cuBLASLt has no algorithm for a product of [8 x 8] and [8 x 8589934592] in float64");
   }
   cuda::check(cudaStreamDestroy(stream), "cudaStreamDestroy");
 }

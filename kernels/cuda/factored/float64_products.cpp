@@ -123,8 +123,9 @@ std::unique_ptr<Float64Products::Plan> Float64Products::make_plan(const Operand&
     plan->algorithm = found[i].algo;
     return plan;
   }
-  throw DeviceError(fmt::format("cuBLASLt has no product of float64 [{} x {}], beta {}: {}", c.rows,
-                                c.cols, keep, cublasLtGetStatusName(status)));
+  throw DeviceError(
+      fmt::format("cuBLASLt has no algorithm for a product of [{} x {}] and [{} x {}] in float64",
+                  a.matrix.rows, a.matrix.cols, b.matrix.rows, b.matrix.cols));
 }
 
 }  // namespace norn::cuda
