@@ -77,7 +77,7 @@ struct FactoredOutput {
   FactoredRule rule = FactoredRule::none;
   std::optional<float> rate;      ///< nothing: Newton 0.02, SGD the network's
   float damping = 0.1f;           ///< Newton: of the covariance, in means of its diagonal
-  std::optional<int> fold_every;  ///< steps; nothing: such that it costs a quarter of the rest
+  std::optional<int> fold_every;  ///< steps; nothing: such that it costs an eighth of the rest
   bool is_on() const { return rule != FactoredRule::none; }
 };
 

@@ -234,7 +234,7 @@ Key factored_key() {
                integer_key(
                    "FoldEvery", [](auto& d) -> auto& { return d.layer.factored.fold_every; },
                    from_to(1, 65535), "Steps after which the product is folded into one matrix."),
-               "as many as make that cost a quarter of the rest of a step, at most 64")},
+               "as many as make that cost an eighth of the rest of a step, at most 96")},
           "Linear layers of networks with ErrorFunction L2: in training the weights are a "
           "product of two matrices, so that a step costs what the stored targets do, and "
           "not all units. The same function, and ordinary models. Norn's own."),

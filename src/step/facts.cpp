@@ -94,11 +94,11 @@ Index StepFacts::shown_at_once(int layer) const {
   return std::clamp<Index>(kElements / batch(), 1, partition(layer).block_width());
 }
 
-// Folding takes 2 N D^2 operations, the rest of a step some 18 B D^2: a quarter of that.
+// Folding takes 2 N D^2 operations, the rest of a step some 18 B D^2: an eighth of that.
 Index StepFacts::fold_every(int layer) const {
   constexpr Index kMost = 96;
   if (const auto& every = this->layer(layer).factored.fold_every) return *every;
-  return std::clamp<Index>(4 * partition(layer).width() / (9 * batch()), 1, kMost);
+  return std::clamp<Index>(8 * partition(layer).width() / (9 * batch()), 1, kMost);
 }
 
 int StepFacts::users(int edge) const {
