@@ -79,7 +79,7 @@ void Float64Products::multiply(double scale, const Operand& a, const Operand& b,
                    b.matrix.stride, c.stride, keep != 0.0, Index(b.transposed)};
   if (workspace_.empty()) workspace_ = Buffer<std::byte>(kWorkspace, stream_.memory);
   std::unique_ptr<Plan>& plan = plans_[key];
-  if (!plan) plan = make_plan(a, b, keep, c);
+  if (!plan) plan = make_plan(a, b, c);
   // c' = b' a', as the library sees them.
   check_blas(cublasLtMatmul(handle_, plan->operation, &scale, b.matrix.data, plan->a, a.matrix.data,
                             plan->b, &keep, c.data, plan->c, c.data, plan->c, &plan->algorithm,
@@ -88,7 +88,7 @@ void Float64Products::multiply(double scale, const Operand& a, const Operand& b,
 }
 
 std::unique_ptr<Float64Products::Plan> Float64Products::make_plan(const Operand& a,
-                                                                  const Operand& b, double keep,
+                                                                  const Operand& b,
                                                                   MatrixView<double> c) {
   auto plan = std::make_unique<Plan>();
   check_blas(cublasLtMatmulDescCreate(&plan->operation, CUBLAS_COMPUTE_64F, CUDA_R_64F),

@@ -32,8 +32,7 @@ class Float64Products {
  private:
   struct Plan;
   using Key = std::array<Index, 9>;
-  std::unique_ptr<Plan> make_plan(const Operand& a, const Operand& b, double keep,
-                                  MatrixView<double> c);
+  std::unique_ptr<Plan> make_plan(const Operand& a, const Operand& b, MatrixView<double> c);
 
   Stream stream_;
   cublasLtHandle_t handle_ = nullptr;
