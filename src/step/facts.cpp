@@ -195,7 +195,14 @@ bool StepFacts::exchanges_partial_sums(int layer) const {
   return settings_.exchanges &&
          std::accumulate(partial_sums.begin(), partial_sums.end(), Index(0)) <=
              PartialSums::kMost &&
-         !feeds_units(layer) && !by_example(layer) && !feeds_by_example(layer);
+         !feeds_units(layer) && !by_example(layer) && !feeds_by_example(layer) &&
+         !feeds_factored(layer);
+}
+
+bool StepFacts::feeds_factored(int layer) const {
+  return std::ranges::any_of(graph_.destinations[std::size_t(layer)], [this](int edge) {
+    return is_factored(this->edge(edge).destination);
+  });
 }
 
 Window StepFacts::window(int edge) const {

@@ -154,6 +154,8 @@ class StepFacts {
   Index comparisons(int edge) const;
   /// Whether an edge without weights leads from it.
   bool feeds_units(int layer) const;
+  /// A factored layer reads it, of which a rank gives columns of one sum.
+  bool feeds_factored(int layer) const;
 
   /// Whether the shape of an output layer allows its product, cost and delta to be one kernel in
   /// training.

@@ -320,7 +320,8 @@ TEST_F(FactoredSamples, NoBitDependsOnLanesOrRanks) {
       Executor executor(lanes);
       const auto kernels = samples::make_factored(executor);
       const Index cut = std::min(s.units, below(blocks + 1) * s.block_width);
-      Read sum, rest;
+      Read sum, rest, again;
+      FactoredSamples::read(*kernels, s, {0, s.units}, again);
       FactoredSamples::read(*kernels, s, {0, cut}, sum);
       FactoredSamples::read(*kernels, s, {cut, s.units}, rest);
       for (std::size_t i = 0; i < sum.rv.size(); ++i) sum.rv[i].add(rest.rv[i]);
@@ -333,7 +334,7 @@ TEST_F(FactoredSamples, NoBitDependsOnLanesOrRanks) {
       Rows one = s.v, other = s.v;
       kernels_->update_rows(whole.lists, {whole.r.data(), whole.lists.entries}, 0.01, s.k.view(),
                             one.view());
-      kernels->update_rows(whole.lists, {whole.r.data(), whole.lists.entries}, 0.01, s.k.view(),
+      kernels->update_rows(again.lists, {again.r.data(), again.lists.entries}, 0.01, s.k.view(),
                            other.view());
       const double needed = 1.0;
       kernels_->fold(s.u.view(), s.block_width, &needed, one.view());

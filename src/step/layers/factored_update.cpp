@@ -115,10 +115,14 @@ void send_delta(State& state, int layer, VectorView<const float> weight,
   const int source = state.units[layer]->source_layers[0];
   if (!state.facts.is_hidden(source)) return;
   UnitLayer& unit = *state.units[source];
-  const MatrixView<float> sent = state.room<FactoredRoom>(layer).sent.first_rows(state.examples());
-  state.kernels().factored->send(delta, weight, sent);
+  MatrixView<float> sent = state.room<FactoredRoom>(layer).sent.first_rows(state.examples());
   Range mine = unit.mine();
   if (state.facts.by_example(source)) mine = {0, state.facts.settings().rank == 0 ? sent.cols : 0};
+  // A sum without accumulators has room for whole terms alone.
+  if (mine.count() == sent.cols)
+    if (const MatrixView<float> slot = unit.delta_sum.next_slot(state.compute()); !slot.empty())
+      sent = slot;
+  state.kernels().factored->send(delta, weight, sent);
   if (mine.count() > 0)
     unit.delta_sum.add(state.compute(), mine.begin, sent.columns(mine.begin, mine.count()));
 }
