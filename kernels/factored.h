@@ -125,8 +125,9 @@ class FactoredKernels {
   /// x = a^-1 b, from what factorize() left of a. b and x may be one.
   void solve(MatrixView<const double> factor, MatrixView<const double> b, MatrixView<double> x);
 
-  /// h = x and a column of ones.   x [B x D - 1],  h [B x D]
-  void set_source(MatrixView<const float> x, MatrixView<double> h);
+  /// h = x, of bf16 where it has that, and a column of ones: what ranks give each other.
+  ///   x [B x D - 1],  h [B x D]
+  void set_source(DenseOperand x, MatrixView<double> h);
   /// Each row by the root of its weight. No weights: nothing.
   void scale_rows(VectorView<const float> weight, MatrixView<double> m);
   /// m += or = sums.
@@ -183,7 +184,7 @@ class FactoredKernels {
                             VectorView<double> least) = 0;
   virtual void do_solve(MatrixView<const double> factor, MatrixView<const double> b,
                         MatrixView<double> x) = 0;
-  virtual void do_set_source(MatrixView<const float> x, MatrixView<double> h) = 0;
+  virtual void do_set_source(const DenseOperand& x, MatrixView<double> h) = 0;
   virtual void do_scale_rows(VectorView<const float> weight, MatrixView<double> m) = 0;
   virtual void do_add_sums(MatrixView<const FixedSum> sums, Existing existing,
                            MatrixView<double> m) = 0;

@@ -129,10 +129,10 @@ void FactoredKernels::solve(MatrixView<const double> factor, MatrixView<const do
   if (!b.empty()) do_solve(factor, b, x);
 }
 
-void FactoredKernels::set_source(MatrixView<const float> x, MatrixView<double> h) {
-  require_fit(
-      h.rows == x.rows && h.cols == x.cols + 1 && has_valid_stride(x) && has_valid_stride(h),
-      "factored::set_source", "x [B x D - 1], h [B x D]", x, h);
+void FactoredKernels::set_source(DenseOperand x, MatrixView<double> h) {
+  require_fit(h.rows == x.rows() && h.cols == x.cols() + 1 && has_valid_stride(x.values) &&
+                  has_valid_stride(h),
+              "factored::set_source", "x [B x D - 1], h [B x D]", x.values, h);
   do_set_source(x, h);
 }
 

@@ -47,7 +47,8 @@ void CpuFactoredMatrices::do_solve(MatrixView<const double> factor, MatrixView<c
   cholesky_solve(executor_, factor, x);
 }
 
-void CpuFactoredMatrices::do_set_source(MatrixView<const float> x, MatrixView<double> h) {
+void CpuFactoredMatrices::do_set_source(const DenseOperand& source, MatrixView<double> h) {
+  const MatrixView<const float> x = source.values;
   for_rows(h.rows, [&](Index r) {
     std::transform(x.row(r), x.row(r) + x.cols, h.row(r), [](float y) { return double(y); });
     h(r, x.cols) = 1.0;

@@ -311,11 +311,11 @@ TEST(Factored, TrainsTheNetworkThatADenseLayerTrains) {
   dense.network.layers[2].factored = {};
   const Outcome a = run(factored, 40, 1, 2), b = run(dense, 40, 1, 2);
   for (std::size_t i = 0; i < a.costs.size(); ++i)
-    EXPECT_NEAR(a.costs[i], b.costs[i], 2e-5 * std::abs(b.costs[i])) << i;
+    EXPECT_NEAR(a.costs[i], b.costs[i], 2e-5 * tolerance_factor() * std::abs(b.costs[i])) << i;
   double largest = 0.0;
   for (std::size_t i = 0; i < a.output.size(); ++i)
     largest = std::max(largest, double(std::abs(a.output[i] - b.output[i])));
-  EXPECT_LE(largest, 1e-4);
+  EXPECT_LE(largest, 1e-4 * tolerance_factor());
 }
 
 TEST(Factored, NoBitDependsOnThreadsOrRanks) {

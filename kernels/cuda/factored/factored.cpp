@@ -89,7 +89,7 @@ class CudaFactored final : public FactoredKernels {
     products_.multiply(1.0, {factor, true}, {half, false}, 0.0, x);
   }
 
-  void do_set_source(MatrixView<const float> x, MatrixView<double> h) override {
+  void do_set_source(const DenseOperand& x, MatrixView<double> h) override {
     set_source_rows(stream_, x, h);
   }
   void do_scale_rows(VectorView<const float> weight, MatrixView<double> m) override {

@@ -44,7 +44,7 @@ void invert_factors(const Stream& stream, MatrixView<double> a, MatrixView<doubl
                     VectorView<double> least, double* workspace);
 
 // matrices.cu
-void set_source_rows(const Stream& stream, MatrixView<const float> x, MatrixView<double> h);
+void set_source_rows(const Stream& stream, const DenseOperand& x, MatrixView<double> h);
 void scale_rows(const Stream& stream, VectorView<const float> weight, MatrixView<double> m);
 void add_fixed_sums(const Stream& stream, MatrixView<const FixedSum> sums, bool adds,
                     MatrixView<double> m);

@@ -154,9 +154,14 @@ __global__ void store_kernel(double value, double* to) {
 
 }  // namespace
 
-void set_source_rows(const Stream& stream, MatrixView<const float> x, MatrixView<double> h) {
-  for_elements(stream, "set_source", h.rows, h.cols,
-               [=] __device__(Index r, Index c) { h(r, c) = c < x.cols ? double(x(r, c)) : 1.0; });
+void set_source_rows(const Stream& stream, const DenseOperand& source, MatrixView<double> h) {
+  const MatrixView<const float> x = source.values;
+  const MatrixView<const Bfloat16> bf16 = source.bf16;
+  for_elements(stream, "set_source", h.rows, h.cols, [=] __device__(Index r, Index c) {
+    h(r, c) = c == h.cols - 1        ? 1.0
+              : bf16.data != nullptr ? double(bf16(r, c).value())
+                                     : double(x(r, c));
+  });
 }
 
 void scale_rows(const Stream& stream, VectorView<const float> weight, MatrixView<double> m) {

@@ -162,7 +162,9 @@ void project_source(State& state, int layer) {
   FactoredRoom& room = state.room<FactoredRoom>(layer);
   FactoredKernels& kernels = *state.kernels().factored;
   const MatrixView<double> h = room.h.first_rows(state.examples());
-  kernels.set_source(state.output_of(state.units[layer]->source_layers[0]).dense.values, h);
+  const int source = state.units[layer]->source_layers[0];
+  const DenseOperand x = state.output_of(source).dense;
+  kernels.set_source(state.facts.is_hidden(source) ? x : DenseOperand(x.values), h);
   using As = FactoredKernels::As;
   kernels.multiply(1.0, h, As::it_is, room.u.view(), As::transposed, Existing::overwrite,
                    room.projected.first_rows(state.examples()));

@@ -208,8 +208,8 @@ class StagedFactored final : public FactoredKernels {
     finish();
     result.back();
   }
-  void do_set_source(MatrixView<const float> x, MatrixView<double> h) override {
-    StagedMatrix from(x);
+  void do_set_source(const DenseOperand& x, MatrixView<double> h) override {
+    StagedMatrix from(x.values);
     StagedMatrix to(h);
     kernels_->set_source(from.view(), to.view());
     finish();
