@@ -210,6 +210,8 @@ class Step:
             z = sum(self.product(s, name) for s in layer["Source"])
             z = self.rows(name, z + sum(self.y[s] for s in layer.get("Skip", []))) + self.biases[name]
             if layer.get("BatchNormalization"):
+                if self.draw:  # rows that are equal may come out of a product a last digit apart, and be all that is left
+                    z = z * (1 + self.stored(2.0 ** -23 * self.draw.sign(z.shape)))
                 self.deviation[name] = self.stored(np.sqrt(z.var(axis=0, dtype=float) + 1e-5))
                 self.normal[name] = self.stored(z - z.mean(axis=0, dtype=float)) / self.deviation[name]
                 z = self.normal[name] * self.scales[name] + self.shifts[name]
