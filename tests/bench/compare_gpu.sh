@@ -37,6 +37,9 @@ for network in wide500k_softmax wide1m_softmax; do
     rows+=("$network-$precision-$optimizer*|--shape $network --precision $precision --optimizer $optimizer --batch 1024|1024|$softmax")
   done
 done
+for batch in "shop500k 1024" "shop10m 1024" "shop10m 8192"; do  # the peer has the published algorithm
+  rows+=("${batch/ /-factored-}*|--factored --shape ${batch/ / --precision tf32 --batch }||")
+done
 rows+=("top100*||1024|")
 
 wanted="" rounds=2 limit=120 seconds=2 plain="" out=build/bench/compare_gpu sides="ours peers" strong=yes
@@ -104,6 +107,10 @@ run_strong() {
   attempt "$1.strong" "$python" "$peers/pytorch_strong.py" "${@:2}" --variant blocks,overlap,fused \
     --seconds "$seconds" --json "$out/$1.strong.jsonl"
 }
+# run_factored ROW OPTION...
+run_factored() {
+  attempt "$1.strong" "$python" "$peers/pytorch_factored.py" "${@:3}" --seconds "$seconds" --json "$out/$1.strong.jsonl"
+}
 # run_top100 SIDE
 run_top100() {
   if [ "$1" = ours ]; then
@@ -127,6 +134,8 @@ run_row() {
       run_top100 "$side"
     elif [ "$side" = ours ]; then
       run_ours "${name%\*}" train_bench --device cuda --seconds "$seconds" --no-stages "${words[@]}"
+    elif [ "${words[0]}" = --factored ]; then
+      run_factored "${name%\*}" "${words[@]}"
     else
       run_plain "${name%\*}" "$batches" "$variants" "${words[@]}"
       run_strong "${name%\*}" "${words[@]}"
