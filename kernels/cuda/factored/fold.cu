@@ -201,11 +201,11 @@ __device__ __forceinline__ void add_stage(const Shared& shared, int slot, const 
 #pragma unroll
     for (int h = 0; h < 2; ++h) a[m][h] = shared.v[slot][warp_row() + 16 * m + 8 * h + group][member];
 #pragma unroll
-  for (int m = 0; m < 4; ++m)
-    if (m == warp_col() / 64)
+  for (int h = 0; h < 2; ++h) {
+    const float4 x = shared.v[slot][warp_row() + warp_col() / 4 + 8 * h + group][member];
 #pragma unroll
-      for (int i = 0; i < 8; ++i)
-        dots[i % 2] = fmaf(part_of(a[m][i % 2], i / 2), part_of(column, i / 2), dots[i % 2]);
+    for (int i = 0; i < 4; ++i) dots[h] = fmaf(part_of(x, i), part_of(column, i), dots[h]);
+  }
   if (!has_columns) return;
 #pragma unroll
   for (int part = 0; part < 2; ++part) {
