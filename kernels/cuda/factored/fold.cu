@@ -73,9 +73,7 @@ __global__ void __launch_bounds__(kThreads)
     difference_kernel(const double* needed, MatrixView<const double> u, Difference to) {
   if (*needed == 0.0) return;
   const Index d = u.cols - 1;
-  const auto element = [&](Index r, Index c) {
-    return float(u(r, c) - (r == c ? 1.0 : 0.0));
-  };
+  const auto element = [&](Index r, Index c) { return float(u(r, c) - (r == c ? 1.0 : 0.0)); };
   const int thread = int(threadIdx.x);
   const Index step = blockIdx.x % unsigned(to.steps), pass = blockIdx.x / unsigned(to.steps);
   for (int at = thread; at < kStageOfU; at += kThreads) {
@@ -97,16 +95,16 @@ __global__ void __launch_bounds__(kThreads)
 
 /// Copies 16 bytes, of which those beyond `bytes` are 0.
 __device__ __forceinline__ void copy_16(void* to, const float* from, int bytes) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                   unsigned(__cvta_generic_to_shared(to))),
-               "l"(from), "r"(bytes)
-               : "memory");
+  asm volatile(
+      "cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(unsigned(__cvta_generic_to_shared(to))),
+      "l"(from), "r"(bytes)
+      : "memory");
 }
 __device__ __forceinline__ void copy_4(void* to, const float* from, int bytes) {
-  asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(
-                   unsigned(__cvta_generic_to_shared(to))),
-               "l"(from), "r"(bytes)
-               : "memory");
+  asm volatile(
+      "cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(unsigned(__cvta_generic_to_shared(to))),
+      "l"(from), "r"(bytes)
+      : "memory");
 }
 
 /// What the kernel works on.
@@ -141,8 +139,7 @@ __device__ __forceinline__ void fetch(const Work& work, const Place& place, int 
 #pragma unroll
       for (int j = 0; j < 4; ++j) copy_4(to + j, j < n ? from + j : v.data, j < n ? 4 : 0);
     }
-    const float* u =
-        work.u.stages + (Index(place.pass) * work.u.steps + place.step) * kStageOfU;
+    const float* u = work.u.stages + (Index(place.pass) * work.u.steps + place.step) * kStageOfU;
     float4* to = &shared.u[slot][0][0][0];
 #pragma unroll
     for (int i = 0; i < kStageOfU / 4 / kThreads; ++i)
@@ -182,45 +179,51 @@ __device__ __forceinline__ void add_pair(const std::uint32_t (&high_a)[4][4],
     low_b[i / 2][i % 2] = part.low;
   }
 #pragma unroll
-  for (int i = 0; i < 8; ++i) multiply_add(sums.of[i / 2][pair][i % 2], low_a[i / 2], high_b[i % 2]);
+  for (int i = 0; i < 8; ++i)
+    multiply_add(sums.of[i / 2][pair][i % 2], low_a[i / 2], high_b[i % 2]);
 #pragma unroll
-  for (int i = 0; i < 8; ++i) multiply_add(sums.of[i / 2][pair][i % 2], high_a[i / 2], low_b[i % 2]);
+  for (int i = 0; i < 8; ++i)
+    multiply_add(sums.of[i / 2][pair][i % 2], high_a[i / 2], low_b[i % 2]);
 #pragma unroll
   for (int i = 0; i < 8; ++i)
     multiply_add(sums.of[i / 2][pair][i % 2], high_a[i / 2], high_b[i % 2]);
 }
 
+/// The terms of half a stage.
+__device__ __forceinline__ void add_half(const Shared& shared, int slot, int half, Sums& sums) {
+  const int lane = int(threadIdx.x) % kWarp, member = member_of_lane();
+  std::uint32_t high[4][4], low[4][4];
+#pragma unroll
+  for (int i = 0; i < 8; ++i) {
+    const int r = warp_row() + 8 * i + group_of_lane();
+    const float2 two = reinterpret_cast<const float2*>(&shared.v[slot][r][member])[half];
+    const Split x = split(two.x), y = split(two.y);
+    high[i / 2][i % 2] = x.high;
+    low[i / 2][i % 2] = x.low;
+    high[i / 2][i % 2 + 2] = y.high;
+    low[i / 2][i % 2 + 2] = y.low;
+  }
+#pragma unroll
+  for (int pair = 0; pair < 4; ++pair)
+    add_pair(high, low, shared.u[slot][half][warp_col() / 16 + pair][lane], pair, sums);
+}
+
 /// Adds a stage's terms, and to `dots` those of the last elements of rows: each of the four warps
-/// that have a row does so for a quarter of its rows.
+/// that have a row does so for a quarter of its rows. fetch_next() goes in the middle, where tensor
+/// cores are busy.
+template <typename FetchNext>
 __device__ __forceinline__ void add_stage(const Shared& shared, int slot, const float4& column,
-                                          bool has_columns, Sums& sums, float (&dots)[2]) {
-  const int lane = int(threadIdx.x) % kWarp, group = group_of_lane(), member = member_of_lane();
-  float4 a[4][2];
-#pragma unroll
-  for (int m = 0; m < 4; ++m)
-#pragma unroll
-    for (int h = 0; h < 2; ++h) a[m][h] = shared.v[slot][warp_row() + 16 * m + 8 * h + group][member];
+                                          bool has_columns, Sums& sums, float (&dots)[2],
+                                          const FetchNext& fetch_next) {
+  if (has_columns) add_half(shared, slot, 0, sums);
+  fetch_next();
+  if (has_columns) add_half(shared, slot, 1, sums);
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    const float4 x = shared.v[slot][warp_row() + warp_col() / 4 + 8 * h + group][member];
+    const int r = warp_row() + warp_col() / 4 + 8 * h + group_of_lane();
+    const float4 x = shared.v[slot][r][member_of_lane()];
 #pragma unroll
     for (int i = 0; i < 4; ++i) dots[h] = fmaf(part_of(x, i), part_of(column, i), dots[h]);
-  }
-  if (!has_columns) return;
-#pragma unroll
-  for (int part = 0; part < 2; ++part) {
-    std::uint32_t high[4][4], low[4][4];
-#pragma unroll
-    for (int m = 0; m < 4; ++m)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const Split x = split(part_of(a[m][i % 2], 2 * part + i / 2));
-        high[m][i] = x.high;
-        low[m][i] = x.low;
-      }
-#pragma unroll
-    for (int pair = 0; pair < 4; ++pair)
-      add_pair(high, low, shared.u[slot][part][warp_col() / 16 + pair][lane], pair, sums);
   }
 }
 
@@ -257,45 +260,66 @@ __device__ __forceinline__ void take(const float4* from, Sums& sums) {
   }
 }
 
+/// Four elements of a row, of which those beyond `count` are 0. kWhole: all are there and aligned.
+template <bool kWhole>
+__device__ __forceinline__ float4 load(const float* from, int count) {
+  if constexpr (kWhole) {
+    return *reinterpret_cast<const float4*>(from);
+  } else {
+    return make_float4(count > 0 ? from[0] : 0.0f, count > 1 ? from[1] : 0.0f,
+                       count > 2 ? from[2] : 0.0f, count > 3 ? from[3] : 0.0f);
+  }
+}
+
+template <bool kWhole>
+__device__ __forceinline__ void store(float* to, const float4& x, int count) {
+  if constexpr (kWhole) {
+    *reinterpret_cast<float4*>(to) = x;
+  } else {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      if (i < count) to[i] = part_of(x, i);
+  }
+}
+
 /// Adds sums to rows of v. Eight loads go before their stores, for which they would wait.
-__device__ __forceinline__ void add_to_rows(const Work& work, Index first, int pass,
-                                            const Sums& sums) {
-  const MatrixView<float>& v = work.v.rows;
-  const Index column = Index(pass) * kCols + warp_col() + 4 * member_of_lane();
-  if (Index(pass) * kCols + warp_col() >= v.cols) return;
+template <bool kWhole>
+__device__ __forceinline__ void add_sums(const MatrixView<float>& v, Index row, Index column,
+                                         const Sums& sums) {
 #pragma unroll
   for (int m = 0; m < 4; ++m) {
-    float old[8][4];
-    float* at[8];
+    float4 x[8];
+    float* at[2];
     int count[8];
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-      const Index unit = first + warp_row() + 16 * m + i / 4 * 8 + group_of_lane();
+      const Index unit = row + 16 * m + i / 4 * 8;
+      at[i / 4] = v.row(unit) + column;
       count[i] = unit < v.rows ? present(v.cols, column + i % 4 * 16) : 0;
-      at[i] = v.data + unit * v.stride + column + i % 4 * 16;
-      if (work.aligned && count[i] == 4) {
-        const float4 x = *reinterpret_cast<const float4*>(at[i]);
-#pragma unroll
-        for (int j = 0; j < 4; ++j) old[i][j] = part_of(x, j);
-        continue;
-      }
-#pragma unroll
-      for (int j = 0; j < 4; ++j) old[i][j] = j < count[i] ? at[i][j] : 0.0f;
+      x[i] = load<kWhole>(at[i / 4] + i % 4 * 16, count[i]);
     }
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) old[i][j] += sums.of[m][i % 4][j / 2][i / 4 * 2 + j % 2];
-      if (work.aligned && count[i] == 4) {
-        *reinterpret_cast<float4*>(at[i]) =
-            make_float4(old[i][0], old[i][1], old[i][2], old[i][3]);
-        continue;
-      }
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-        if (j < count[i]) at[i][j] = old[i][j];
+      const float(&halves)[2][4] = sums.of[m][i % 4];
+      const int from = i / 4 * 2;
+      const float4 y = make_float4(x[i].x + halves[0][from], x[i].y + halves[0][from + 1],
+                                   x[i].z + halves[1][from], x[i].w + halves[1][from + 1]);
+      store<kWhole>(at[i / 4] + i % 4 * 16, y, count[i]);
     }
   }
+}
+
+__device__ __forceinline__ void add_to_rows(const Work& work, Index first, int pass,
+                                            const Sums& sums) {
+  const MatrixView<float>& v = work.v.rows;
+  const Index warp_first = Index(pass) * kCols + warp_col();
+  if (warp_first >= v.cols) return;
+  const Index row = first + warp_row() + group_of_lane();
+  const Index column = warp_first + 4 * member_of_lane();
+  if (work.aligned && first + kRows <= v.rows && warp_first + 64 <= v.cols)
+    add_sums<true>(v, row, column, sums);
+  else
+    add_sums<false>(v, row, column, sums);
 }
 
 /// The last elements of a tile's rows.
@@ -324,9 +348,10 @@ __device__ __forceinline__ void sum_pass(const Work& work, int pass, Shared& sha
       column = reinterpret_cast<const float4*>(work.u.column)[step * 4 + member_of_lane()];
     asm volatile("cp.async.wait_group %0;" ::"n"(kStages - 2) : "memory");
     __syncthreads();  // the stage is there, and all are done with the one before
-    fetch(work, next, (slot + kStages - 1) % kStages, shared);
-    advance(work, next);
-    add_stage(shared, slot, column, has_columns, sums, dots);
+    add_stage(shared, slot, column, has_columns, sums, dots, [&] {
+      fetch(work, next, (slot + kStages - 1) % kStages, shared);
+      advance(work, next);
+    });
     slot = (slot + 1) % kStages;
   }
 }
@@ -356,6 +381,7 @@ __global__ void __launch_bounds__(kThreads, 1) fold_kernel(const double* needed,
       if (pass + 1 < passes) hold(sums, held + pass * (kHeld / 4));
     }
     // Nothing of these rows is read any more but by the thread that changes it.
+#pragma unroll 1
     for (int pass = passes - 1; pass >= 0; --pass) {
       if (pass + 1 < passes) take(held + pass * (kHeld / 4), sums);
       add_to_rows(work, first, pass, sums);
@@ -389,8 +415,8 @@ void fold_rows(const Stream& stream, MatrixView<const double> u, const double* n
       v.rows.stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(v.rows.data) % 16 == 0;
   const Work work{v, difference_in(workspace, d),
                   reinterpret_cast<float4*>(workspace + difference_floats(d)), aligned};
-  difference_kernel<<<unsigned(passes_of(d) * steps_of(d)), kThreads, 0, stream.stream>>>(
-      needed, u, work.u);
+  difference_kernel<<<unsigned(passes_of(d) * steps_of(d)), kThreads, 0, stream.stream>>>(needed, u,
+                                                                                          work.u);
   check_launch("difference of factors from 1");
   check(cudaFuncSetAttribute(fold_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                              int(sizeof(Shared))),
