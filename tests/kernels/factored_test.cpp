@@ -310,6 +310,44 @@ TEST_F(FactoredSamples, FoldsMultipliesAndAddsUpRows) {
   }
 }
 
+// Passes of 256 columns, rows with and without 16-byte copies, and tiles of 128 rows, of which a
+// GPU has more than multiprocessors.
+TEST_F(Factored, FoldsWideAndManyRows) {
+  struct Shape {
+    Index units, width, padding;
+  };
+  const Index block = 50;
+  for (const Shape& shape :
+       {Shape{300, 257, 0}, Shape{300, 257, 5}, Shape{150, 301, 4}, Shape{200, 833, 0},
+        Shape{260, 514, 7}, Shape{55000, 6, 3}, Shape{20000, 257, 4}, Shape{19000, 337, 4}}) {
+    SCOPED_TRACE(shape.width);
+    Rows before(shape.units, shape.width);
+    before.rows = PaddedMatrix<float>(shape.units, shape.width - 1, shape.padding);
+    for (Index i = 0; i < shape.units; ++i) {
+      for (Index j = 0; j + 1 < shape.width; ++j) before.rows(i, j) = uniform(-1.0f, 1.0f);
+      before.last[std::size_t(i)] = uniform(-1.0f, 1.0f);
+    }
+    PaddedMatrix<double> u = doubles(shape.width, shape.width);
+    for (Index j = 0; j < shape.width; ++j)
+      for (Index k = 0; k < shape.width; ++k) u(j, k) = 0.05 * u(j, k) + double(j == k);
+    Rows whole = before, parts = before;
+    const double needed = 1.0;
+    const Index cut = below(shape.units / block) * block;
+    kernels_->fold(u.view(), block, &needed, whole.view());
+    kernels_->fold(u.view(), block, &needed, parts.view().units_of({0, cut}));
+    kernels_->fold(u.view(), block, &needed, parts.view().units_of({cut, shape.units}));
+    EXPECT_TRUE(whole.rows.same_bits(parts.rows) && whole.last == parts.last);
+    EXPECT_TRUE(whole.rows.padding_is_intact());
+    const Index apart = shape.units / 150;  // rows that are looked at
+    for (Index i = shape.units - 1; i >= 0; i -= apart)
+      for (Index j = 0; j < shape.width; ++j) {
+        double sum = 0.0;
+        for (Index k = 0; k < shape.width; ++k) sum += before(i, k) * u(k, j);
+        ASSERT_NEAR(whole(i, j), sum, kFloat + 0.05 * kSum * double(shape.width)) << i << ", " << j;
+      }
+  }
+}
+
 TEST_F(FactoredSamples, NoBitDependsOnLanesOrRanks) {
   for (int round = 0; round < 10; ++round) {
     Sample s = draw();

@@ -3,6 +3,7 @@
 // which three products are made: what is left out is 2^-22 of a term. Sums run along the width in
 // one order, so an element depends on its row and column alone.
 #include "kernels/cuda/factored/factored_parts.h"
+#include "kernels/cuda/factored/tf32.cuh"
 
 namespace norn::cuda {
 namespace {
@@ -15,31 +16,6 @@ constexpr int kDepth = 16;  // of a stage
 constexpr int kPadA = kDepth + 4, kPadB = kCols + 8;
 constexpr int kWarpRows = 32, kWarpCols = 64;
 constexpr int kEach = kRows * kDepth / kThreads;  // elements of an operand's stage a thread loads
-
-/// Two numbers of tf32 whose sum is x but for 2^-22 of it.
-struct Split {
-  std::uint32_t high, low;
-};
-
-__device__ __forceinline__ std::uint32_t to_tf32(float x) {
-  std::uint32_t bits;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
-  return bits;
-}
-
-__device__ __forceinline__ Split split(float x) {
-  const std::uint32_t high = to_tf32(x);
-  return {high, to_tf32(x - __uint_as_float(high))};
-}
-
-__device__ __forceinline__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4],
-                                             const std::uint32_t (&b)[2]) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-      "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
-}
 
 struct Stages {
   float a[2][kRows][kPadA];
@@ -189,110 +165,13 @@ __global__ void __launch_bounds__(kThreads)
   });
 }
 
-Index padded(Index width) {
-  return (width + 3) / 4 * 4;
-}
-
-/// u - 1 in float32, which is small: its products may be rounded.
-__global__ void __launch_bounds__(kThreads)
-    difference_kernel(const double* needed, MatrixView<const double> u, MatrixView<float> to) {
-  if (*needed == 0.0) return;
-  const Index r = blockIdx.x;
-  for (Index c = threadIdx.x; c < u.cols; c += kThreads)
-    to(r, c) = float(u(r, c) - (r == c ? 1.0 : 0.0));
-}
-
-/// What a tile's rows were: the blocks's copy, and the last elements.
-struct Kept {
-  float* rows;  // [kRows x padded]
-  Index stride;
-  float last[kRows];
-};
-
-/// Copies the rows of a tile, and changes their last elements, which all columns before go into.
-__device__ void begin_tile(const FactorView<float>& v, Index first, MatrixView<const float> u,
-                           Kept& kept) {
-  const int lane = int(threadIdx.x) % kWarp;
-  const Index d = v.rows.cols;
-  for (int r = int(threadIdx.x) / kWarp; r < kRows; r += kThreads / kWarp) {
-    const Index unit = first + r;
-    float sum = 0.0f;
-    for (Index c = lane; c < d; c += kWarp) {
-      const float x = unit < v.rows.rows ? v.rows(unit, c) : 0.0f;
-      kept.rows[r * kept.stride + c] = x;
-      sum = fmaf(x, u(c, d), sum);
-    }
-#pragma unroll
-    for (int apart = kWarp / 2; apart > 0; apart /= 2)
-      sum += __shfl_xor_sync(0xFFFFFFFFu, sum, apart);
-    if (lane != 0) continue;
-    const float last = unit < v.rows.rows ? v.last[unit] : 0.0f;
-    kept.last[r] = last;
-    if (unit < v.rows.rows) v.last[unit] = last + fmaf(last, u(d, d), sum);
-  }
-}
-
-/// A block takes tiles of rows in turn and keeps a copy of one while it changes it.
-__global__ void __launch_bounds__(kThreads, 2)
-    fold_kernel(const double* needed, MatrixView<const float> u, FactorView<float> v, float* copies,
-                Index stride) {
-  if (*needed == 0.0) return;
-  __shared__ Stages stages;
-  __shared__ Kept kept;
-  if (threadIdx.x == 0) {
-    kept.rows = copies + blockIdx.x * kRows * stride;
-    kept.stride = stride;
-  }
-  const Index d = v.rows.cols;
-  float* const copy = copies + blockIdx.x * kRows * stride;
-  for (Index first = blockIdx.x * Index(kRows); first < v.rows.rows;
-       first += gridDim.x * Index(kRows)) {
-    __syncthreads();
-    begin_tile(v, first, u, kept);
-    __syncthreads();
-    for (Index col0 = 0; col0 < d; col0 += kCols) {
-      Sums sums;
-      multiply_tile<false>(
-          stages, d, [&](int r, Index k) { return k < d ? copy[r * stride + k] : 0.0f; },
-          [&](Index k, int c) { return col0 + c < d && k < d ? u(k, col0 + c) : 0.0f; }, sums);
-      for_sums(sums, [&](int r, int c, float sum) {
-        const Index column = col0 + c;
-        if (first + r >= v.rows.rows || column >= d) return;
-        v.rows(first + r, column) =
-            copy[r * stride + column] + fmaf(kept.last[r], u(d, column), sum);
-      });
-    }
-  }
-}
-
 __global__ void __launch_bounds__(kThreads)
     widen_kernel(FactorView<const float> v, MatrixView<double> m) {
   for (Index r = blockIdx.x; r < m.rows; r += gridDim.x)
     for (Index c = threadIdx.x; c < m.cols; c += kThreads) m(r, c) = double(element_of(v, r, c));
 }
 
-Index fold_blocks(const Stream& stream) {
-  return 2 * stream.multiprocessors;
-}
-
 }  // namespace
-
-Index fold_floats(const Stream& stream, Index width) {
-  return (width + fold_blocks(stream) * kRows) * padded(width);
-}
-
-void fold_rows(const Stream& stream, MatrixView<const double> u, const double* needed,
-               const FactorView<float>& v, float* workspace) {
-  if (v.rows.rows == 0) return;
-  const Index width = u.cols, stride = padded(width);
-  const MatrixView<float> difference{workspace, width, width, stride};
-  difference_kernel<<<unsigned(width), kThreads, 0, stream.stream>>>(needed, u, difference);
-  check_launch("difference of factors from 1");
-  const unsigned blocks = blocks_for(v.rows.rows, kRows, fold_blocks(stream));
-  fold_kernel<<<blocks, kThreads, 0, stream.stream>>>(needed, difference, v,
-                                                      workspace + width * stride, stride);
-  check_launch("fold factors");
-}
 
 void multiply_rows(const Stream& stream, const FactorView<const float>& v,
                    MatrixView<const double> u, Range columns, MatrixView<float> w) {

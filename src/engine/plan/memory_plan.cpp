@@ -137,10 +137,18 @@ class Planner {
       if (facts_.is_factored(layer)) add_factored_workspace(layer);
   }
 
+  // What is folded into rows, and sums that wait on each multiprocessor of an H200:
+  // kernels/cuda/factored/fold.cu.
+  static Index folding_floats(Index width) {
+    constexpr Index kBlocks = 132, kRows = 128, kCols = 256, kDepth = 16;
+    const Index passes = std::max<Index>(1, (width - 1 + kCols - 1) / kCols);
+    const Index steps = std::max<Index>(1, (width - 1 + kDepth - 1) / kDepth);
+    return passes * steps * kCols * kDepth + kBlocks * (passes - 1) * kRows * kCols;
+  }
+
   // Lists of stored targets, rows that are folded, and what makes factors: kernels/cuda/factored.
   void add_factored_workspace(int layer) {
     constexpr Index kProducts = Index(32) << 20, kWidened = Index(1) << 22;
-    constexpr Index kFolded = 264 * 128;  // rows that an H200 takes at a time
     const Index batch = facts_.batch();
     const Index width = facts_.layer(facts_.edge(facts_.matrices(layer)[0]).source).units() + 1;
     const auto entries = Index(double(batch) * facts_.entries(layer));
@@ -148,7 +156,8 @@ class Planner {
     const Index doubles =
         std::max({width * width + std::min(kWidened, facts_.partition(layer).block_width() * width),
                   2 * side * side, facts_.is_wide_batch(layer) ? 0 : batch * width});
-    const Index floats = (width + 3) / 4 * 4 * std::max(width + kFolded, batch + entries / 32);
+    const Index floats =
+        std::max(folding_floats(width), (width + 3) / 4 * 4 * (batch + entries / 32));
     count_working("workspace of products", kProducts);
     count_working(facts_.layer(layer).name + " workspace of factors",
                   (8 * doubles + 4 * floats) * 5 / 4);
