@@ -294,7 +294,10 @@ TEST_F(FactoredLayer, LearnsWhatADenseLayerLearnsInFloat64) {
       ASSERT_LE(error, kTolerance) << "step " << step;
     }
     const Rows found = weights_of(network);
-    const double error = norm(difference(found, reference.weights())) / norm(reference.weights());
+    // Weights that targets leave alone shrink; what they were rounded to when they were large
+    // stays.
+    const double size = std::max(norm(reference.weights()), 0.01 * norm(initial));
+    const double error = norm(difference(found, reference.weights())) / size;
     worst_weights = std::max(worst_weights, error);
     EXPECT_LE(error, kTolerance);
     // Where absent targets are ignored, a rate that was drawn for them hardly moves anything.
@@ -410,7 +413,7 @@ TEST(Factored, FilesHoldTheProduct) {
   const MatrixView<const float> y = network.outputs(batch, 2);
   for (Index e = 0; e < y.rows; ++e)
     for (Index i = 0; i < y.cols; ++i)
-      ASSERT_NEAR(y(e, i), trained.outputs[std::size_t(e * y.cols + i)], 2e-6);
+      ASSERT_NEAR(y(e, i), trained.outputs[std::size_t(e * y.cols + i)], 2e-6 * tolerance_factor());
 }
 
 // The cost of held-out targets, and with it the outputs, is that of the network that is saved, also

@@ -76,6 +76,11 @@ def _errors_of(line: str) -> list:
         return []
 
 
+def _end(code: int) -> str:
+    """Of a program that said nothing."""
+    return f"it ended with {f'signal {-code}' if code < 0 else f'code {code}'} and said nothing; the same command goes on"
+
+
 class Trainer:
     """Calls of the program with the data of a study."""
 
@@ -92,7 +97,7 @@ class Trainer:
             raise UsageError(f"{self.program}: cannot be run: {error.strerror}; give --trainer") from error
         if done.returncode != 0:
             errors = next((_errors_of(line) for line in done.stderr.splitlines() if line.startswith("{")), [])
-            said = "; ".join(_told(error) for error in errors) or (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            said = "; ".join(_told(error) for error in errors) or (done.stderr.strip().splitlines() or [_end(done.returncode)])[-1]
             raise Failed(done.returncode if done.returncode > 0 else 128 - done.returncode, errors, said)
         return done.stdout
 

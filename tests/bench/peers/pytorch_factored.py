@@ -73,12 +73,12 @@ def check(device):
         h = draw(16, 20)
         items = torch.stack([torch.randperm(300, generator=generator, device=device)[:7] for _ in range(16)])
         target = torch.zeros(16, 300, device=device, dtype=torch.float64).scatter_(1, items, 1.0)
-        loss, delta = layer.step(h, items, 0.1)
+        loss, delta = layer.step(h, items, 0.01)
         error = h @ dense.t() - target
         if abs(float(loss) - float((error * error).sum() / 32)) > 1e-9 * float(loss) or \
                 float((delta - error @ dense / 16).abs().max()) > 1e-9:
             return float("inf")
-        dense -= 0.1 / 16 * error.t() @ h
+        dense -= 0.01 / 16 * error.t() @ h
     return float((layer.v @ layer.u - dense).norm() / dense.norm())
 
 
