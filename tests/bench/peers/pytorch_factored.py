@@ -105,7 +105,7 @@ def measure(args, shape, precision):
         table.index_add_(0, items.flatten(), delta.flatten(0, 1))
 
     with torch.no_grad():
-        return {"fold": FOLD, "checked": error, **gpu_common.timed(step, args.batch, args, 8)}
+        return {"fold": FOLD, "checked": error, **gpu_common.timed(step, args.batch, args, warmup=8)}
 
 
 def main():
@@ -115,7 +115,8 @@ def main():
     shape = gpu_common.SHAPES[args.shape]
     fine = True
     for precision in args.precision:
-        result = {"peer": gpu_common.peer_name(), "program": "pytorch_factored", "shape": args.shape, "batch": args.batch, "precision": precision}
+        result = {"peer": gpu_common.peer_name(), "program": "pytorch_factored", "shape": args.shape, "batch": args.batch,
+                  "precision": precision}
         fine = gpu_common.run(args, result, lambda: measure(args, shape, precision)) and fine
     return 0 if fine else 1
 
