@@ -10,13 +10,23 @@
 #include <fmt/format.h>
 
 namespace norn::cuda {
-namespace {
 
 void check_blas(cublasStatus_t status, const char* call) {
   if (status != CUBLAS_STATUS_SUCCESS)
     throw DeviceError(
         fmt::format("{} failed: {} ({})", call, cublasLtGetStatusName(status), int(status)));
 }
+
+bool adds_in_place(const cublasLtMatmulAlgo_t& algorithm) {
+  std::uint32_t scheme = 0;
+  std::size_t written = 0;
+  check_blas(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
+                                                  &scheme, sizeof scheme, &written),
+             "cublasLtMatmulAlgoConfigGetAttribute");
+  return scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE;
+}
+
+namespace {
 
 int lowest_bit(Index bits) {
   return int(bits & (~bits + 1));
@@ -72,17 +82,6 @@ void make_layouts(Layouts& made, const DensePlans::Task& task, bool rounds) {
   set_blocks(made.a, task.blocks, task.a.step);
   set_blocks(made.b, task.blocks, task.b.step);
   set_blocks(made.c, task.blocks, task.step);
-}
-
-// Whether parts of a sum are added to the result in the order in which thread blocks end. Parts
-// that go through the workspace are added in their own order.
-bool adds_in_place(const cublasLtMatmulAlgo_t& algorithm) {
-  std::uint32_t scheme = 0;
-  std::size_t written = 0;
-  check_blas(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
-                                                  &scheme, sizeof scheme, &written),
-             "cublasLtMatmulAlgoConfigGetAttribute");
-  return scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE;
 }
 
 }  // namespace

@@ -14,6 +14,12 @@
 /// Products by cuBLASLt as they are handed to it, one algorithm a shape.
 namespace norn::cuda {
 
+/// Throws DeviceError unless the call went well.
+void check_blas(cublasStatus_t status, const char* call);
+/// Whether parts of a sum are added to the result in the order in which thread blocks end. Parts
+/// that go through the workspace are added in their own order.
+bool adds_in_place(const cublasLtMatmulAlgo_t& algorithm);
+
 /// The largest power of two, at most 16, that divides an address and a row of `stride` elements.
 template <typename T>
 int alignment_of(const T* data, Index stride) {

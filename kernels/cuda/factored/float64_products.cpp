@@ -3,6 +3,7 @@
 // operands at 8 bytes, so that which one is chosen does not follow from where something stands.
 #include "kernels/cuda/factored/float64_products.h"
 
+#include "kernels/cuda/dense/dense_plan.h"
 #include "norn/base/error.h"
 
 #include <fmt/format.h>
@@ -12,26 +13,11 @@ namespace {
 
 constexpr Index kWorkspace = Index(32) << 20;
 
-void check_blas(cublasStatus_t status, const char* call) {
-  if (status != CUBLAS_STATUS_SUCCESS)
-    throw DeviceError(
-        fmt::format("{} failed: {} ({})", call, cublasLtGetStatusName(status), int(status)));
-}
-
 // In the library's view: column-major, so that a row-major matrix is its own transpose.
 void make_layout(cublasLtMatrixLayout_t& made, MatrixView<const double> m) {
   check_blas(cublasLtMatrixLayoutCreate(&made, CUDA_R_64F, std::uint64_t(m.cols),
                                         std::uint64_t(m.rows), std::max(m.stride, m.cols)),
              "cublasLtMatrixLayoutCreate");
-}
-
-bool adds_in_place(const cublasLtMatmulAlgo_t& algorithm) {
-  std::uint32_t scheme = 0;
-  std::size_t written = 0;
-  check_blas(cublasLtMatmulAlgoConfigGetAttribute(&algorithm, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME,
-                                                  &scheme, sizeof scheme, &written),
-             "cublasLtMatmulAlgoConfigGetAttribute");
-  return scheme == CUBLASLT_REDUCTION_SCHEME_INPLACE;
 }
 
 }  // namespace

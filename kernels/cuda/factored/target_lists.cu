@@ -2,6 +2,7 @@
 // The stored targets of a batch by unit, by a stable radix sort. The host knows only a limit of the
 // entries: what fills them up sorts last, as do those of other ranks' units.
 #include "kernels/cuda/factored/factored_parts.h"
+#include "kernels/cuda/sparse/batch_rows.cuh"
 
 #include <bit>
 
@@ -23,20 +24,6 @@ struct SortArrays {
   std::uint32_t* rank;        // units that begin up to here
   std::uint32_t* example_of;  // of every entry
 };
-
-__device__ Index entries_of(const CsrView& x) {
-  return x.rows == 0 ? 0 : x.row_begin[x.rows] - x.row_begin[0];
-}
-
-/// The row that holds entry `at`: the last one that begins at or before it.
-__device__ Index row_holding(const CsrView& x, RowOffset at) {
-  Index low = 0, high = x.rows;
-  while (high - low > 1) {
-    const Index middle = low + (high - low) / 2;
-    (x.row_begin[middle] <= at ? low : high) = middle;
-  }
-  return low;
-}
 
 __global__ void write_keys(CsrView x, Range units, Index limit, SortArrays arrays) {
   const Index count = entries_of(x);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Transposes a sparse batch by a stable radix sort of its entries by column. The host knows only a
 // limit of the entries: the keys are filled up to it, and the filling sorts last.
+#include "kernels/cuda/sparse/batch_rows.cuh"
 #include "kernels/cuda/sparse/sparse_parts.h"
 
 #include <bit>
@@ -23,23 +24,6 @@ struct SortArrays {
   std::uint32_t* rank;            // units that begin up to here
   std::int32_t* example_of;       // of every entry, with values
 };
-
-__device__ Index entries_of(const CsrView& x) {
-  return x.rows == 0 ? 0 : x.row_begin[x.rows] - x.row_begin[0];
-}
-
-/// The row that holds entry `at`: the last one that begins at or before it.
-__device__ Index row_holding(const CsrView& x, RowOffset at) {
-  Index low = 0, high = x.rows;
-  while (high - low > 1) {
-    const Index middle = low + (high - low) / 2;
-    if (x.row_begin[middle] <= at)
-      low = middle;
-    else
-      high = middle;
-  }
-  return low;
-}
 
 __global__ void write_keys(CsrView x, Index limit, SortArrays arrays) {
   const Index count = entries_of(x);
