@@ -17,7 +17,7 @@ tree=$(realpath "$(dirname "$0")/../..") root=$(realpath -m "$1")
 debootstrap --variant=minbase --include=ca-certificates,git,python3-venv bookworm "$root" http://deb.debian.org/debian > "$root.log"
 # How this machine reaches the network, and no daemons
 cp /etc/resolv.conf /etc/hosts /etc/hostname "$root/etc/"
-cp -rL /etc/ssl/certs "$root/etc/ssl/"
+cp -L --remove-destination /etc/ssl/certs/ca-certificates.crt "$root/etc/ssl/certs/"
 printf '#!/bin/sh\nexit 101\n' > "$root/usr/sbin/policy-rc.d"
 chmod +x "$root/usr/sbin/policy-rc.d"
 git clone --quiet --bare "$tree" "$root/root/norn.git"
