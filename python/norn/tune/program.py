@@ -78,7 +78,7 @@ def _errors_of(line: str) -> list:
 
 def _end(code: int) -> str:
     """Of a program that said nothing."""
-    return f"it ended with {f'signal {-code}' if code < 0 else f'code {code}'} and said nothing; the same command goes on"
+    return f"it ended with signal {-code}; the same command goes on" if code < 0 else f"it ended with code {code} and said nothing"
 
 
 class Trainer:

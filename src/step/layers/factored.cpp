@@ -71,7 +71,7 @@ FactoredRoom::FactoredRoom(const StepFacts& facts, int layer) {
   };
   small(u, "factorU");
   small(inverse, "factorInverse");
-  small(gram, "factorGram");
+  small(gram, "factorRowGram");
   const bool is_newton = facts.layer(layer).factored.rule == FactoredRule::newton;
   const bool is_wide = facts.is_wide_batch(layer);
   if (is_newton) small(mean, "factorMean");
