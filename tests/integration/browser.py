@@ -34,7 +34,9 @@ class Browsing:
                    "--enable-logging=stderr", f"--window-size={size}", *arguments, f"file://{urllib.parse.quote(str(self.folder / page))}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stderr[-2000:])
-        self.assertNotIn(":CONSOLE", done.stderr, done.stderr[-2000:])
+        # Pages of the browser's own complain, too: of a machine that is slow.
+        said = [line for line in done.stderr.splitlines() if ":CONSOLE" in line and "source: chrome://" not in line]
+        self.assertEqual(said, [], done.stderr[-2000:])
         return done.stdout
 
     def numbers_are_numbers(self, dom):

@@ -31,6 +31,16 @@ def reached(number):
         MARKS[number] = 1
     return number == CHOSEN
 '''
+# What a file begins with that has mutants. Some run alone, and the package is not on their path.
+SWITCHED = '''\
+try:
+    from norn._norn_mutant import reached as _norn_mutant
+except ImportError:
+    import sys as _norn_sys
+    _norn_sys.path.append({folder!r})
+    from _norn_mutant import reached as _norn_mutant
+    _norn_sys.path.pop()
+'''
 
 
 class Places(ast.NodeVisitor):
@@ -168,7 +178,7 @@ def write(root, copy_, mutants):
         chosen = {found[one.start][1]: (one.number, found[one.start][2]) for one in mutants if one.file == name}
         tree = Writer(chosen).visit(tree)
         at = next((index for index, node in enumerate(tree.body) if not is_head(node)), len(tree.body))
-        tree.body.insert(at, ast.parse("from norn._norn_mutant import reached as _norn_mutant").body[0])
+        tree.body[at:at] = ast.parse(SWITCHED.format(folder=str(copy_ / "python/norn"))).body
         (copy_ / name).write_text(ast.unparse(ast.fix_missing_locations(tree)) + "\n")
     return files
 
