@@ -25,11 +25,19 @@ Index update_floats(const TargetLists& lists, Index width);
 void update_touched(const Stream& stream, const TargetLists& lists, const double* r, double scale,
                     MatrixView<const double> k, const FactorView<float>& v, float* workspace);
 
-// row_products.cu
+// fold.cu
 /// v += v (u - 1) where *needed is not 0.
 Index fold_floats(const Stream& stream, Index width);
 void fold_rows(const Stream& stream, MatrixView<const double> u, const double* needed,
                const FactorView<float>& v, float* workspace);
+
+// fold_hopper.cu
+/// The same on compute capability 9.0. False, having done nothing, on other devices.
+Index fold_hopper_floats(const Stream& stream, Index width);
+bool fold_rows_hopper(const Stream& stream, MatrixView<const double> u, const double* needed,
+                      const FactorView<float>& v, float* workspace);
+
+// row_products.cu
 void multiply_rows(const Stream& stream, const FactorView<const float>& v,
                    MatrixView<const double> u, Range columns, MatrixView<float> w);
 void multiply_by_rows(const Stream& stream, MatrixView<const double> h,
