@@ -12,7 +12,7 @@ namespace norn::cuda {
 void list_entries(const Stream& stream, Workspace<std::byte>& sort, CsrView targets, Range units,
                   TargetLists& lists);
 
-// entries.cu
+// entry_rows.cu
 /// Reads r where `h` is empty. `rv` may be empty.
 void read_rows(const Stream& stream, const TargetLists& lists, const FactorView<const float>& v,
                MatrixView<const double> h, const EntryRule& rule, double* r, double* cost,
@@ -20,6 +20,8 @@ void read_rows(const Stream& stream, const TargetLists& lists, const FactorView<
 void add_up_block_costs(const Stream& stream, const TargetLists& lists, const double* cost,
                         Index block_width, VectorView<const double> all_units,
                         VectorView<double> of_blocks);
+
+// entry_update.cu
 /// What update_touched() needs beside: k in float32, and sums of long runs of entries.
 Index update_floats(const TargetLists& lists, Index width);
 void update_touched(const Stream& stream, const TargetLists& lists, const double* r, double scale,
