@@ -170,6 +170,8 @@ class StepFacts {
     return training() && is_output(layer) && this->layer(layer).factored.is_on();
   }
   Index fold_every(int layer) const;
+  /// After how many its Gram matrix V' V is summed anew, whose sums lose digits.
+  Index gram_every(int layer) const { return 10 * fold_every(layer); }
   /// Whether its steps are made in matrices of the source's width, not of the batch: of training,
   /// and the same for the short batches of it.
   bool is_wide_batch(int layer) const;

@@ -52,10 +52,14 @@ struct StageWork {
   double flops = 0.0;
   double bytes = 0.0;
 };
+/// Steps between what a factored output layer does now and then; 0 without one.
+struct FactorIntervals {
+  Index fold = 0, gram = 0;
+};
 /// Of one step of rank 0, by stages, as its ops say.
 inline std::map<std::string, StageWork> stage_work(const NetworkDescriptor& network,
                                                    const DataSets& sets, const Context& context,
-                                                   Index* fold_every = nullptr) {
+                                                   FactorIntervals* intervals = nullptr) {
   PlanSettings settings;
   settings.batch = network.training.batch;
   settings.ranks = context.communicator.size();
@@ -69,7 +73,8 @@ inline std::map<std::string, StageWork> stage_work(const NetworkDescriptor& netw
   const Graph graph = make_graph(network, shapes, "train_bench");
   const StepFacts facts(graph, step_settings(graph, settings));
   for (int layer : facts.order())
-    if (fold_every && facts.is_factored(layer)) *fold_every = facts.fold_every(layer);
+    if (intervals && facts.is_factored(layer))
+      *intervals = {facts.fold_every(layer), facts.gram_every(layer)};
   std::map<std::string, StageWork> stages;
   for (const step::Work& work : step::work_of(step::compile_training(facts), facts)) {
     if (work.edge < 0) continue;

@@ -80,7 +80,7 @@ struct Result {
   double first_cost = 0.0;  // of kFirst steps, the same whatever overlaps with what
   double working_megabytes = 0.0;
   double peak_gigabytes = 0.0;
-  Index fold_every = 0;  // of factored outputs
+  FactorIntervals every;  // a repetition has whole rounds of these
   std::vector<Stage> stages;
 };
 
@@ -123,6 +123,7 @@ void time_steps(BenchNetwork& bench, const Options& options, Communicator& ranks
   const Index shown = std::min(kFirst, options.batches);
   result.first_cost = mean(std::span(costs).first(std::size_t(shown)));
   auto count = std::max<Index>(8, Index(options.seconds / double(kRepetitions) / one));
+  if (const Index every = result.every.gram; every > 0) count = (count + every - 1) / every * every;
   ranks.broadcast(std::as_writable_bytes(std::span(&count, 1)), 0);
   std::vector<double> times;
   std::vector<double> later;
@@ -154,7 +155,7 @@ Result measure(const std::string& name, const NetworkDescriptor& network, const 
   result.error = check(network, context, sets);
   if (!result.error.empty()) return result;
 
-  const auto work = stage_work(network, sets, context, &result.fold_every);
+  const auto work = stage_work(network, sets, context, &result.every);
   if (options.data_on_gpu && !memory.is_host())
     for (auto& [unused, set] : sets) set = std::make_shared<DeviceDataset>(std::move(set), memory);
   BenchNetwork bench(network, context, sets, options.batches, result.batch);
@@ -190,7 +191,7 @@ void print(const Result& r, const Options& options) {
   if (r.floor_seconds > 0.0)
     line += fmt::format(", floor {:.3f} ms, {:.0f} % of it", 1e3 * r.floor_seconds,
                         100.0 * r.floor_seconds / r.step_seconds);
-  if (r.fold_every > 0) line += fmt::format(", folded at every {} steps", r.fold_every);
+  if (r.every.fold > 0) line += fmt::format(", folded at every {} steps", r.every.fold);
   line += fmt::format(", working memory {:.1f} MB, peak {:.2f} GB, first cost {:.12g}",
                       r.working_megabytes, r.peak_gigabytes, r.first_cost);
   std::printf("%s\n", line.c_str());

@@ -77,7 +77,8 @@ TEST_F(FactoredMatrices, MultipliesMatricesAsTheyAreAndTransposed) {
 }
 
 TEST_F(FactoredMatrices, SolvesWithTheFactorsOfSymmetricMatrices) {
-  for (Index n : {Index(1), Index(31), Index(32), Index(33), Index(64), Index(65), 1 + below(300)})
+  for (Index n : {Index(1), Index(31), Index(32), Index(33), Index(64), Index(65), Index(129),
+                  Index(257), Index(289), Index(300), 1 + below(300)})
     for (int count : {1, 2}) {
       std::vector<PaddedMatrix<double>> a, x, b;
       for (int i = 0; i < count; ++i) {
@@ -106,7 +107,7 @@ TEST_F(FactoredMatrices, SolvesWithTheFactorsOfSymmetricMatrices) {
 
 // Where the least pivot is what it is in float64; and where one is not above 0.
 TEST_F(FactoredMatrices, FindsTheLeastPivot) {
-  for (Index n : {Index(1), Index(40), Index(70), 1 + below(200)}) {
+  for (Index n : {Index(1), Index(40), Index(70), Index(300), 1 + below(200)}) {
     const Index at = below(n);
     for (double pivot : {0.03, 2.0, -1.0}) {
       PaddedMatrix<double> a(n, n);

@@ -12,7 +12,7 @@ namespace norn::cuda {
 void list_entries(const Stream& stream, Workspace<std::byte>& sort, CsrView targets, Range units,
                   TargetLists& lists);
 
-// entries.cu
+// entry_rows.cu
 /// Reads r where `h` is empty. `rv` may be empty.
 void read_rows(const Stream& stream, const TargetLists& lists, const FactorView<const float>& v,
                MatrixView<const double> h, const EntryRule& rule, double* r, double* cost,
@@ -20,16 +20,26 @@ void read_rows(const Stream& stream, const TargetLists& lists, const FactorView<
 void add_up_block_costs(const Stream& stream, const TargetLists& lists, const double* cost,
                         Index block_width, VectorView<const double> all_units,
                         VectorView<double> of_blocks);
+
+// entry_update.cu
 /// What update_touched() needs beside: k in float32, and sums of long runs of entries.
 Index update_floats(const TargetLists& lists, Index width);
 void update_touched(const Stream& stream, const TargetLists& lists, const double* r, double scale,
                     MatrixView<const double> k, const FactorView<float>& v, float* workspace);
 
-// row_products.cu
+// fold.cu
 /// v += v (u - 1) where *needed is not 0.
 Index fold_floats(const Stream& stream, Index width);
 void fold_rows(const Stream& stream, MatrixView<const double> u, const double* needed,
                const FactorView<float>& v, float* workspace);
+
+// fold_hopper.cu
+/// The same on compute capability 9.0. False, having done nothing, on other devices.
+Index fold_hopper_floats(const Stream& stream, Index width);
+bool fold_rows_hopper(const Stream& stream, MatrixView<const double> u, const double* needed,
+                      const FactorView<float>& v, float* workspace);
+
+// row_products.cu
 void multiply_rows(const Stream& stream, const FactorView<const float>& v,
                    MatrixView<const double> u, Range columns, MatrixView<float> w);
 void multiply_by_rows(const Stream& stream, MatrixView<const double> h,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// V += V (U - 1) in place on tensor cores. A block takes 128 rows at a time. They, and U - 1 in the
-// order in which lanes read it, come in stages of 16 of the width, 3 stages ahead. Rows change when
-// all their sums are known: those of all passes but the last wait in global memory. Sums run along
-// the width in one order, so an element depends on its row and column alone.
+// V += V (U - 1) in place on tensor cores, on devices that fold_hopper.cu is not for. A block takes
+// 128 rows at a time. They, and U - 1 in the order in which lanes read it, come in stages of 16 of
+// the width, 3 stages ahead. Rows change when all their sums are known: those of all passes but the
+// last wait in global memory. Sums run along the width in one order, so an element depends on its
+// row and column alone.
 #include "kernels/cuda/factored/factored_parts.h"
+#include "kernels/cuda/factored/fours.cuh"
 #include "kernels/cuda/factored/tf32.cuh"
 
 namespace norn::cuda {
@@ -115,10 +117,6 @@ struct Work {
   bool aligned;  // rows of v to 16 bytes
 };
 
-__device__ __forceinline__ int present(Index size, Index from) {
-  return int(min(max(size - from, Index(0)), Index(4)));
-}
-
 __device__ __forceinline__ void fetch(const Work& work, const Place& place, int slot,
                                       Shared& shared) {
   const MatrixView<float>& v = work.v.rows;
@@ -161,10 +159,6 @@ __device__ __forceinline__ void advance(const Work& work, Place& place) {
   place.pass = 0;
   ++place.tile;
   place.first += Index(gridDim.x) * kRows;
-}
-
-__device__ __forceinline__ float part_of(const float4& x, int i) {
-  return i == 0 ? x.x : i == 1 ? x.y : i == 2 ? x.z : x.w;
 }
 
 /// The terms of four rows pieces and a pair of columns pieces. The same sum comes once in eight.
@@ -260,28 +254,6 @@ __device__ __forceinline__ void take(const float4* from, Sums& sums) {
   }
 }
 
-/// Four elements of a row, of which those beyond `count` are 0. kWhole: all are there and aligned.
-template <bool kWhole>
-__device__ __forceinline__ float4 load(const float* from, int count) {
-  if constexpr (kWhole) {
-    return *reinterpret_cast<const float4*>(from);
-  } else {
-    return make_float4(count > 0 ? from[0] : 0.0f, count > 1 ? from[1] : 0.0f,
-                       count > 2 ? from[2] : 0.0f, count > 3 ? from[3] : 0.0f);
-  }
-}
-
-template <bool kWhole>
-__device__ __forceinline__ void store(float* to, const float4& x, int count) {
-  if constexpr (kWhole) {
-    *reinterpret_cast<float4*>(to) = x;
-  } else {
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      if (i < count) to[i] = part_of(x, i);
-  }
-}
-
 /// Adds sums to rows of v. Eight loads go before their stores, for which they would wait.
 template <bool kWhole>
 __device__ __forceinline__ void add_sums(const MatrixView<float>& v, Index row, Index column,
@@ -296,7 +268,7 @@ __device__ __forceinline__ void add_sums(const MatrixView<float>& v, Index row, 
       const Index unit = row + 16 * m + i / 4 * 8;
       at[i / 4] = v.row(unit) + column;
       count[i] = unit < v.rows ? present(v.cols, column + i % 4 * 16) : 0;
-      x[i] = load<kWhole>(at[i / 4] + i % 4 * 16, count[i]);
+      x[i] = load_four<kWhole>(at[i / 4] + i % 4 * 16, count[i]);
     }
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
@@ -304,7 +276,7 @@ __device__ __forceinline__ void add_sums(const MatrixView<float>& v, Index row, 
       const int from = i / 4 * 2;
       const float4 y = make_float4(x[i].x + halves[0][from], x[i].y + halves[0][from + 1],
                                    x[i].z + halves[1][from], x[i].w + halves[1][from + 1]);
-      store<kWhole>(at[i / 4] + i % 4 * 16, y, count[i]);
+      store_four<kWhole>(at[i / 4] + i % 4 * 16, y, count[i]);
     }
   }
 }
@@ -404,12 +376,13 @@ Difference difference_in(float* workspace, Index d) {
 
 Index fold_floats(const Stream& stream, Index width) {
   const Index d = width - 1;
-  return difference_floats(d) + stream.multiprocessors * (passes_of(d) - 1) * kHeld;
+  return std::max(difference_floats(d) + stream.multiprocessors * (passes_of(d) - 1) * kHeld,
+                  fold_hopper_floats(stream, width));
 }
 
 void fold_rows(const Stream& stream, MatrixView<const double> u, const double* needed,
                const FactorView<float>& v, float* workspace) {
-  if (v.rows.rows == 0) return;
+  if (v.rows.rows == 0 || fold_rows_hopper(stream, u, needed, v, workspace)) return;
   const Index d = u.cols - 1;
   const bool aligned =
       v.rows.stride % 4 == 0 && reinterpret_cast<std::uintptr_t>(v.rows.data) % 16 == 0;

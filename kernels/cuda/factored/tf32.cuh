@@ -14,10 +14,19 @@ struct Split {
 
 // To the nearest, halves away from 0, by integers: conversions are slow. Tensor cores pass over the
 // last 13 bits of an operand, so those of `low` may stay.
+constexpr std::uint32_t kTf32Half = 0x1000, kTf32Read = 0xFFFFE000;
+
+/// An operand that tensor cores read as split(x).high, and from which low_of() makes the other.
+__device__ __forceinline__ std::uint32_t operand_of(float x) {
+  return __float_as_uint(x) + kTf32Half;
+}
+__device__ __forceinline__ std::uint32_t low_of(std::uint32_t operand) {
+  const float x = __uint_as_float(operand - kTf32Half);
+  return __float_as_uint(x - __uint_as_float(operand & kTf32Read)) + kTf32Half;
+}
 __device__ __forceinline__ Split split(float x) {
-  constexpr std::uint32_t kHalf = 0x1000, kRead = 0xFFFFE000;
-  const std::uint32_t high = (__float_as_uint(x) + kHalf) & kRead;
-  return {high, __float_as_uint(x - __uint_as_float(high)) + kHalf};
+  const std::uint32_t operand = operand_of(x);
+  return {operand & kTf32Read, low_of(operand)};
 }
 
 __device__ __forceinline__ void multiply_add(float (&d)[4], const std::uint32_t (&a)[4],

@@ -3,24 +3,12 @@
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/fused/fused.h"
 #include "kernels/cuda/fused/tile_totals.h"
+#include "kernels/cuda/hopper/persistent.h"
 #include "kernels/dense.h"
 #include "kernels/fused.h"
 
 namespace norn::cuda {
 namespace {
-
-/// Whether the device has the instructions that the kernels are made of.
-bool device_has_wgmma() {
-  int device = 0;
-  int major = 0;
-  int minor = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-        "cudaDeviceGetAttribute");
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
-        "cudaDeviceGetAttribute");
-  return major == 9 && minor == 0;
-}
 
 class CudaFused final : public FusedKernels {
  public:

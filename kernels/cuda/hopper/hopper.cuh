@@ -96,6 +96,16 @@ __device__ inline void give_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
 }
 
+/// Copies bytes in a row, a multiple of 16, from global memory; the barrier counts them.
+__device__ inline void load_bytes(const void* from, std::uint32_t to, std::uint32_t barrier,
+                                  std::uint32_t bytes) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(to),
+      "l"(from), "r"(bytes), "r"(barrier)
+      : "memory");
+}
+
 // Tensor copies. `inner` is the coordinate within a row of the matrix, `outer` the row.
 
 /// Into the same place of every block of the cluster whose bit is set in `blocks`; each one's

@@ -6,8 +6,20 @@
 #include <algorithm>
 #include <cstdint>
 
-/// Launches of kernels whose blocks stay on their multiprocessor.
+/// What the kernels of compute capability 9.0 need of the host: whether the device runs them, and
+/// how many of their blocks, which stay on their multiprocessor.
 namespace norn::cuda {
+
+/// Whether the current device has the instructions of compute capability 9.0a.
+inline bool device_has_wgmma() {
+  int device = 0, major = 0, minor = 0;
+  check(cudaGetDevice(&device), "cudaGetDevice");
+  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
+        "cudaDeviceGetAttribute");
+  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
+        "cudaDeviceGetAttribute");
+  return major == 9 && minor == 0;
+}
 
 /// Clusters of `cluster` blocks that run at the same time. The kernel is allowed `shared` bytes of
 /// dynamic shared memory. To be called once for each kernel.

@@ -5,6 +5,7 @@
 // long as all before it, and the candidates are merged after each.
 #include "kernels/cuda/hopper/hopper.cuh"
 #include "kernels/cuda/hopper/hopper_wide.cuh"
+#include "kernels/cuda/hopper/persistent.h"
 #include "kernels/cuda/hopper/tensor_map.h"
 #include "kernels/cuda/select/row_scores.h"
 #include "kernels/cuda/select/select_merge.h"
@@ -364,21 +365,10 @@ void launch(const Stream& stream, const ChunkWork& work) {
   check_launch("score_chunk");
 }
 
-/// Whether the current device runs code for compute capability 9.0a.
-bool is_hopper() {
-  int device = 0, major = 0, minor = 0;
-  check(cudaGetDevice(&device), "cudaGetDevice");
-  check(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device),
-        "cudaDeviceGetAttribute");
-  check(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device),
-        "cudaDeviceGetAttribute");
-  return major == 9 && minor == 0;
-}
-
 }  // namespace
 
 bool fits_row_scores(MatrixView<const Bfloat16> x, MatrixView<const Bfloat16> w) {
-  return is_hopper() && can_map(x) && (w.empty() || (can_map(w) && x.cols == w.cols)) &&
+  return device_has_wgmma() && can_map(x) && (w.empty() || (can_map(w) && x.cols == w.cols)) &&
          x.cols <= kMaxBoxes * kDepth;
 }
 

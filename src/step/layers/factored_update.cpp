@@ -44,7 +44,6 @@ constexpr double kPositive = 1e-300;
 constexpr double kLargest = 8.0;      // of the inverse of U: V loses digits by that
 constexpr double kWarmUp = 200.0;     // in the first steps C is of few batches, and damped more
 constexpr double kNewtonRate = 0.02;  // unless the layer has its own
-constexpr Index kRebuiltFolds = 10;   // V' V is summed anew at every so many folds
 
 // The matrices of a batch of this many examples.
 struct Batch {
@@ -238,12 +237,12 @@ void change_rows(State& state, int layer, const Batch& b) {
 void fold(State& state, int layer, const Batch& b, std::int64_t next) {
   state.stage(kFold);
   FactoredRoom& room = b.room;
-  const Index every = state.facts.fold_every(layer);
-  b.kernels.look(room.inverse.view(), next % every == 0 ? -1.0 : kLargest, b.fold_is_due());
+  const bool now = next % state.facts.fold_every(layer) == 0;
+  b.kernels.look(room.inverse.view(), now ? -1.0 : kLargest, b.fold_is_due());
   b.kernels.fold(room.u.view(), state.facts.partition(layer).block_width(), b.fold_is_due(),
                  factors(state, layer, state.facts.mine(layer)));
   b.kernels.fold_gram(b.fold_is_due(), room.u.view(), room.inverse.view(), room.gram.view());
-  if (next % (kRebuiltFolds * every) == 0) sum_gram(state, layer);
+  if (next % state.facts.gram_every(layer) == 0) sum_gram(state, layer);
 }
 
 // The schedule's share of the layer's own rate.
@@ -318,7 +317,7 @@ void FactoredUpdate::work(const StepFacts& facts, WorkList& list) const {
   const double every = double(facts.fold_every(layer));
   list.add({.kind = Work::Kind::product,
             .stage = kFold,
-            .flops = 2.0 * units * square / every,
+            .flops = 2.0 * units * square * (1.0 / every + 1.0 / double(facts.gram_every(layer))),
             .bytes = 2.0 * units * width * kFloat / every,
             .calls = facts.on_gpu() ? 4.0 : 1.0 / every,
             .edge = edge});
