@@ -64,15 +64,15 @@ class StoredData {
   StoredData(hid_t file, const char* name, unsigned long long file_bytes)
       : data_(H5Dopen2(file, name, H5P_DEFAULT), H5Dclose),
         how_(H5Dget_create_plist(data_), H5Pclose),
-        layout_(H5Pget_layout(how_)),
         file_bytes_(file_bytes) {
-    const int elsewhere = layout_ == H5D_CONTIGUOUS ? H5Pget_external_count(how_) : 0;
-    if (layout_ < 0 || elsewhere < 0) throw NetcdfProblem{nc_strerror(NC_EHDFERR)};
-    if (layout_ == H5D_VIRTUAL)
+    const H5D_layout_t layout = H5Pget_layout(how_);
+    const int elsewhere = layout == H5D_CONTIGUOUS ? H5Pget_external_count(how_) : 0;
+    if (layout < 0 || elsewhere < 0) throw NetcdfProblem{nc_strerror(NC_EHDFERR)};
+    if (layout == H5D_VIRTUAL)
       refuse(name, fmt::format("is made up of parts of other files, {}", kReadAlone));
     if (elsewhere > 0)
       refuse(name, fmt::format("has its elements in another file, {}", kReadAlone));
-    filters_ = layout_ == H5D_CHUNKED ? H5Pget_nfilters(how_) : 0;
+    filters_ = layout == H5D_CHUNKED ? H5Pget_nfilters(how_) : 0;
     if (filters_ < 0) throw NetcdfProblem{nc_strerror(NC_EHDFERR)};
   }
 
@@ -107,15 +107,11 @@ class StoredData {
   /// In the file; more than it has is nothing that anybody stored.
   unsigned long long stored_bytes() const {
     const hsize_t bytes = H5Dget_storage_size(data_);
-    if (bytes > file_bytes_) return 0;
-    if (layout_ != H5D_CONTIGUOUS) return bytes;
-    const haddr_t begin = H5Dget_offset(data_);
-    return begin == HADDR_UNDEF || begin > file_bytes_ - bytes ? 0 : bytes;
+    return bytes > file_bytes_ ? 0 : bytes;
   }
 
   Opened data_;
   Opened how_;
-  H5D_layout_t layout_;
   unsigned long long file_bytes_;
   int filters_ = 0;
 };

@@ -138,9 +138,9 @@ class Planner {
   }
 
   // What is folded into rows, and sums that wait on each multiprocessor of an H200:
-  // kernels/cuda/factored/fold.cu.
+  // kernels/cuda/factored/fold_hopper.cu.
   static Index folding_floats(Index width) {
-    constexpr Index kBlocks = 132, kRows = 128, kCols = 256, kDepth = 16;
+    constexpr Index kBlocks = 132, kRows = 128, kCols = 256, kDepth = 32;
     const Index passes = std::max<Index>(1, (width - 1 + kCols - 1) / kCols);
     const Index steps = std::max<Index>(1, (width - 1 + kDepth - 1) / kDepth);
     return passes * steps * kCols * kDepth + kBlocks * (passes - 1) * kRows * kCols;
