@@ -124,6 +124,8 @@ class FactoredKernels {
   void factorize(MatrixView<double> a, MatrixView<double> b, VectorView<double> least);
   /// x = a^-1 b, from what factorize() left of a. b and x may be one.
   void solve(MatrixView<const double> factor, MatrixView<const double> b, MatrixView<double> x);
+  /// x = a^-1.
+  void invert(MatrixView<const double> factor, MatrixView<double> x);
 
   /// h = x, of bf16 where it has that, and a column of ones: what ranks give each other.
   ///   x [B x D - 1],  h [B x D]
@@ -184,6 +186,10 @@ class FactoredKernels {
                             VectorView<double> least) = 0;
   virtual void do_solve(MatrixView<const double> factor, MatrixView<const double> b,
                         MatrixView<double> x) = 0;
+  virtual void do_invert(MatrixView<const double> factor, MatrixView<double> x) {
+    do_set_identity(x);
+    do_solve(factor, x, x);
+  }
   virtual void do_set_source(const DenseOperand& x, MatrixView<double> h) = 0;
   virtual void do_scale_rows(VectorView<const float> weight, MatrixView<double> m) = 0;
   virtual void do_add_sums(MatrixView<const FixedSum> sums, Existing existing,

@@ -129,6 +129,12 @@ void FactoredKernels::solve(MatrixView<const double> factor, MatrixView<const do
   if (!b.empty()) do_solve(factor, b, x);
 }
 
+void FactoredKernels::invert(MatrixView<const double> factor, MatrixView<double> x) {
+  require_fit(is_square(factor, factor.rows) && same_shape(factor, x), "factored::invert",
+              "factor and x [n x n]", factor, x);
+  if (!x.empty()) do_invert(factor, x);
+}
+
 void FactoredKernels::set_source(DenseOperand x, MatrixView<double> h) {
   require_fit(h.rows == x.rows() && h.cols == x.cols() + 1 && has_valid_stride(x.values) &&
                   has_valid_stride(h),

@@ -3,19 +3,26 @@
 
 #include "kernels/cpu/factored_matrices.h"
 #include "kernels/cpu/families.h"
+#include "kernels/cpu/row_sum.h"
 #include "kernels/cpu/small_products.h"
 
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <span>
+#include <cstring>
+#include <iterator>
+#include <memory>
+#include <numeric>
 #include <vector>
 
 namespace norn {
 namespace {
 
-constexpr Index kTogether = 64;  // units or examples of a task
-constexpr Index kChains = 16;    // of a dot product, which vectors hold side by side
+using row_sum::kLanes;
+using row_sum::Lanes;
+
+constexpr Index kTogether = 64;     // units or examples of a task
+constexpr Index kPrefetchRows = 4;  // behind the one that is read
 
 // A run of `count` elements in place of what `buffer` held.
 template <typename T>
@@ -24,22 +31,28 @@ T* places(Buffer<T>& buffer, Index count) {
   return buffer.data();
 }
 
-// v h' of one row of V and one of h: in an order that the width fixes.
-double dot(const float* row, float last, const float* h, Index width) {
-  float chain[kChains] = {};
-  const Index d = width - 1, whole = d / kChains * kChains;
-  for (Index j = 0; j < whole; j += kChains)
-    for (Index c = 0; c < kChains; ++c) chain[c] += row[j + c] * h[j + c];
-  for (Index j = whole; j < d; ++j) chain[j - whole] += row[j] * h[j];
-  double sum = double(last) * double(h[d]);
-  for (float part : chain) sum += double(part);
-  return sum;
+void prefetch(const float* row, Index count) {
+  for (Index j = 0; j < count; j += kLanes) __builtin_prefetch(row + j);
 }
 
-// sum += factor * v, a row of V.
-void add_row(float factor, const float* row, float last, Index width, float* sum) {
-  for (Index j = 0; j < width - 1; ++j) sum[j] += factor * row[j];
-  sum[width - 1] += factor * last;
+// v h' of one row of V and one of h: in an order that the width fixes.
+double dot(const float* row, float last, const float* h, Index width) {
+  constexpr Index kChains = 4;  // of vectors side by side
+  Lanes chain[kChains] = {}, x[kChains], y[kChains];
+  const Index d = width - 1;
+  Index j = 0;
+  for (; j + kChains * kLanes <= d; j += kChains * kLanes) {
+    std::memcpy(&x, row + j, sizeof x);
+    std::memcpy(&y, h + j, sizeof y);
+    for (Index c = 0; c < kChains; ++c) chain[c] += x[c] * y[c];
+  }
+  float part[kLanes];
+  chain[0] = (chain[0] + chain[1]) + (chain[2] + chain[3]);
+  std::memcpy(part, &chain[0], sizeof part);
+  for (Index c = 0; j < d; ++j, c = (c + 1) % kLanes) part[c] += row[j] * h[j];
+  double sum[4] = {double(last) * double(h[d]), 0.0, 0.0, 0.0};
+  for (Index c = 0; c < kLanes; ++c) sum[c % 4] += double(part[c]);
+  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
 // A row of FixedSum's accumulators side by side, so that terms are added in vectors: in units of
@@ -51,15 +64,11 @@ class SumRow {
 
   // Adds terms to what they belong to in the end, `sums`, and sets them to 0.
   void add(std::vector<float>& terms, FixedSum* sums) {
-    bool fits = true;
-    for (float term : terms) fits &= std::abs(term) < kBound;
-    for (std::size_t j = 0; fits && j < terms.size(); ++j) {
-      const double term = double(terms[j]), moved = term + kCoarse;
-      coarse_[j] += std::bit_cast<std::int64_t>(moved) - std::bit_cast<std::int64_t>(kCoarse);
-      const double rest = term - (moved - kCoarse) + kFine;
-      fine_[j] += std::bit_cast<std::int64_t>(rest) - std::bit_cast<std::int64_t>(kFine);
-    }
-    for (std::size_t j = 0; !fits && j < terms.size(); ++j) sums[j].add(double(terms[j]));
+    const Index count = Index(terms.size());
+    if (fit(terms))
+      add(terms.data(), count, coarse_.data(), fine_.data());
+    else
+      for (Index j = 0; j < count; ++j) sums[j].add(double(terms[std::size_t(j)]));
     std::fill(terms.begin(), terms.end(), 0.0f);
   }
   void add_to(FixedSum* sums) const {
@@ -72,13 +81,42 @@ class SumRow {
  private:
   static constexpr float kBound = 0x1p16f;  // below which FixedSum counts no magnitude
   static constexpr double kCoarse = 0x1.8p26, kFine = 1.5;
+
+  static bool fit(const std::vector<float>& terms) {
+    int beyond = 0;
+    for (float term : terms) beyond |= std::abs(term) < kBound ? 0 : 1;
+    return beyond == 0;
+  }
+  static void add(const float* terms, Index count, std::int64_t* coarse, std::int64_t* fine) {
+    for (Index j = 0; j < count; ++j) {
+      const double term = double(terms[j]), moved = term + kCoarse;
+      const double rest = term - (moved - kCoarse) + kFine;
+      coarse[j] += std::bit_cast<std::int64_t>(moved) - std::bit_cast<std::int64_t>(kCoarse);
+      fine[j] += std::bit_cast<std::int64_t>(rest) - std::bit_cast<std::int64_t>(kFine);
+    }
+  }
+
   std::vector<std::int64_t> coarse_, fine_;
 };
 
-std::vector<float> floats_of(const double* values, Index count) {
-  std::vector<float> floats(static_cast<std::size_t>(count));
-  std::transform(values, values + count, floats.begin(), [](double x) { return float(x); });
-  return floats;
+struct Stored {
+  std::uint32_t unit;
+  std::int32_t example;
+  float target;
+};
+
+// By unit, those of a unit as they stood: digit by digit from the last one on.
+void sort_by_unit(std::vector<Stored>& stored, Index units) {
+  constexpr int kBits = 8;
+  std::vector<Stored> sorted(stored.size());
+  for (int shift = 0; shift < 32 && (units - 1) >> shift > 0; shift += kBits) {
+    const auto digit = [=](const Stored& one) { return one.unit >> shift & ((1u << kBits) - 1); };
+    std::size_t next[(1 << kBits) + 1] = {};
+    for (const Stored& one : stored) ++next[digit(one) + 1];
+    std::partial_sum(std::begin(next), std::end(next), std::begin(next));
+    for (const Stored& one : stored) sorted[next[digit(one)]++] = one;
+    stored.swap(sorted);
+  }
 }
 
 class CpuFactored final : public CpuFactoredMatrices {
@@ -87,21 +125,16 @@ class CpuFactored final : public CpuFactoredMatrices {
 
  private:
   void do_list(CsrView targets, Range units, TargetLists& lists) override {
-    struct Stored {
-      Column unit;
-      std::int32_t example;
-      float target;
-    };
     std::vector<Stored> stored;
+    stored.reserve(std::size_t(targets.row_begin[targets.rows] - targets.row_begin[0]));
     for (Index e = 0; e < targets.rows; ++e)
       for (RowOffset i = targets.row_begin[e]; i < targets.row_begin[e + 1]; ++i) {
         const Index unit = Index(targets.column[i]);
         if (unit >= units.begin && unit < units.end)
-          stored.push_back({Column(unit - units.begin), std::int32_t(e),
+          stored.push_back({std::uint32_t(unit - units.begin), std::int32_t(e),
                             targets.value ? targets.value[i] : 1.0f});
       }
-    std::stable_sort(stored.begin(), stored.end(),
-                     [](const Stored& a, const Stored& b) { return a.unit < b.unit; });
+    sort_by_unit(stored, units.count());
     lists.examples = targets.rows;
     lists.entries = Index(stored.size());
     const Index entries = lists.entries;
@@ -141,12 +174,13 @@ class CpuFactored final : public CpuFactoredMatrices {
                        MatrixView<const double> h, const EntryRule& rule, Index block_width,
                        VectorView<double> r, VectorView<double> cost,
                        MatrixView<FixedSum> rv) override {
+    const std::unique_ptr<float[]> sources = rounded(executor_, h);
     executor_.for_each(lists.examples, [&](Index e, int) {
       const double weight = rule.weight ? double(rule.weight[e]) : 1.0;
       const double root = std::sqrt(weight);
-      const std::vector<float> source = floats_of(h.row(e), h.cols);
-      sum_of_example(lists, e, v, block_width, rv, [&](Index k, const float* row, float last) {
-        const double z = dot(row, last, source.data(), v.width());
+      const float* source = sources.get() + e * h.cols;
+      sum_of_example(lists, e, v, block_width, rv, [&](Index k, Index unit) {
+        const double z = dot(v.rows.row(unit), v.last[unit], source, v.width());
         const double t = double(lists.target.data()[k]);
         r[k] = root * ((rule.one - rule.zero) * z - rule.one * t);
         cost[k] = weight * 0.5 * (t * t - 2.0 * z * t + rule.ignored * z * z);
@@ -158,33 +192,40 @@ class CpuFactored final : public CpuFactoredMatrices {
   void do_sum_rows(const TargetLists& lists, FactorView<const float> v, VectorView<const double> r,
                    Index block_width, MatrixView<FixedSum> rv) override {
     executor_.for_each(lists.examples, [&](Index e, int) {
-      sum_of_example(lists, e, v, block_width, rv,
-                     [&](Index k, const float*, float) { return r[k]; });
+      sum_of_example(lists, e, v, block_width, rv, [&](Index k, Index) { return r[k]; });
     });
   }
 
-  // rv(e) = the sum of factor(entry, its row of V) times that row.
+  // rv(e) = the sum of factor(entry, its unit) times its row of V.
   template <typename Factor>
   static void sum_of_example(const TargetLists& lists, Index e, FactorView<const float> v,
                              Index block_width, MatrixView<FixedSum> rv, const Factor& factor) {
+    const Index begin = lists.row_begin.data()[e], count = lists.row_begin.data()[e + 1] - begin;
+    const Index* entries = lists.entry.data() + begin;
+    std::vector<Index> unit(static_cast<std::size_t>(count));
+    std::vector<float> factors(unit.size());
+    for (Index i = 0; i < count; ++i)
+      unit[std::size_t(i)] = lists.unit.data()[lists.place.data()[entries[i]]];
     std::vector<float> sum(rv.empty() ? 0 : std::size_t(v.width()), 0.0f);
     SumRow blocks(Index(sum.size()));
     FixedSum* to = rv.empty() ? nullptr : rv.row(e);
     std::fill_n(to, sum.size(), FixedSum());
-    Index block = -1;
-    for (Index i = lists.row_begin.data()[e]; i < lists.row_begin.data()[e + 1]; ++i) {
-      const Index k = lists.entry.data()[i];
-      const Index unit = lists.unit.data()[lists.place.data()[k]];
-      const float* row = v.rows.row(unit);
-      const double r = factor(k, row, v.last[unit]);
+    for (Index first = 0, end = 0; first < count; first = end) {
+      const Index behind = (unit[std::size_t(first)] / block_width + 1) * block_width;
+      for (; end < count && unit[std::size_t(end)] < behind; ++end) {
+        if (end + kPrefetchRows < count)
+          prefetch(v.rows.row(unit[std::size_t(end + kPrefetchRows)]), v.rows.cols);
+        factors[std::size_t(end)] = float(factor(entries[end], unit[std::size_t(end)]));
+      }
       if (rv.empty()) continue;
-      if (unit / block_width != block && block >= 0) blocks.add(sum, to);
-      block = unit / block_width;
-      add_row(float(r), row, v.last[unit], v.width(), sum.data());
+      add_rows(
+          RowList<Index>{unit.data() + first, factors.data() + first, end - first, count - first},
+          v.rows, 0, v.rows.cols, sum.data());
+      for (Index i = first; i < end; ++i)
+        sum.back() += factors[std::size_t(i)] * v.last[unit[std::size_t(i)]];
+      blocks.add(sum, to);
     }
-    if (rv.empty()) return;
-    blocks.add(sum, to);
-    blocks.add_to(to);
+    if (!rv.empty()) blocks.add_to(to);
   }
 
   void do_add_up_costs(const TargetLists& lists, VectorView<const double> cost, Index block_width,
@@ -203,21 +244,24 @@ class CpuFactored final : public CpuFactoredMatrices {
 
   void do_update_rows(const TargetLists& lists, VectorView<const double> r, double scale,
                       MatrixView<const double> k, FactorView<float> v) override {
-    const std::vector<float> steps = rounded(executor_, k);
+    const std::unique_ptr<float[]> steps = rounded(executor_, k);
+    const MatrixView<const float> source{steps.get(), k.rows, k.cols, k.cols};
+    const Index* unit = lists.unit.data();
+    const Index* begin = lists.begin.data();
     executor_.for_ranges(lists.touched, kTogether, [&](Index first, Index end, int) {
-      std::vector<float> sum(std::size_t(v.width()));
+      std::vector<float> sum(std::size_t(v.width())), factors;
       for (Index place = first; place < end; ++place) {
+        if (place + kPrefetchRows < end)
+          prefetch(v.rows.row(unit[place + kPrefetchRows]), v.rows.cols);
+        factors.assign(r.data + begin[place], r.data + begin[place + 1]);
         std::fill(sum.begin(), sum.end(), 0.0f);
-        for (Index i = lists.begin.data()[place]; i < lists.begin.data()[place + 1]; ++i) {
-          const float* of_example = steps.data() + Index(lists.example.data()[i]) * k.cols;
-          const float factor = float(r[i]);
-          for (Index j = 0; j < v.width(); ++j) sum[std::size_t(j)] += factor * of_example[j];
-        }
-        const Index unit = lists.unit.data()[place];
-        float* row = v.rows.row(unit);
+        add_rows(RowList<std::int32_t>{lists.example.data() + begin[place], factors.data(),
+                                       Index(factors.size())},
+                 source, 0, v.width(), sum.data());
+        float* row = v.rows.row(unit[place]);
         const auto by = float(scale);
         for (Index j = 0; j < v.width() - 1; ++j) row[j] -= by * sum[std::size_t(j)];
-        v.last[unit] -= by * sum[std::size_t(v.width() - 1)];
+        v.last[unit[place]] -= by * sum.back();
       }
     });
   }
@@ -299,11 +343,11 @@ class CpuFactored final : public CpuFactoredMatrices {
 
   void do_values(MatrixView<const double> h, FactorView<const float> v,
                  MatrixView<float> z) override {
-    const std::vector<float> sources = rounded(executor_, h);
+    const std::unique_ptr<float[]> sources = rounded(executor_, h);
     executor_.for_ranges(v.units(), kTogether, [&](Index first, Index end, int) {
       for (Index e = 0; e < h.rows; ++e)
         for (Index i = first; i < end; ++i)
-          z(e, i) = float(dot(v.rows.row(i), v.last[i], sources.data() + e * h.cols, v.width()));
+          z(e, i) = float(dot(v.rows.row(i), v.last[i], sources.get() + e * h.cols, v.width()));
     });
   }
 };

@@ -37,14 +37,16 @@ void CpuFactoredMatrices::do_multiply(double scale, MatrixView<const double> a, 
 
 void CpuFactoredMatrices::do_factorize(MatrixView<double> a, MatrixView<double> b,
                                        VectorView<double> least) {
-  least[0] = cholesky_factor(executor_, a);
-  if (!b.empty()) least[1] = cholesky_factor(executor_, b);
+  cholesky_factors(executor_, a, b, least);
 }
 
 void CpuFactoredMatrices::do_solve(MatrixView<const double> factor, MatrixView<const double> b,
                                    MatrixView<double> x) {
-  if (b.data != x.data) for_rows(b.rows, [&](Index r) { std::copy_n(b.row(r), b.cols, x.row(r)); });
-  cholesky_solve(executor_, factor, x);
+  cholesky_solve(executor_, factor, b, x);
+}
+
+void CpuFactoredMatrices::do_invert(MatrixView<const double> factor, MatrixView<double> x) {
+  cholesky_inverse(executor_, factor, x);
 }
 
 void CpuFactoredMatrices::do_set_source(const DenseOperand& source, MatrixView<double> h) {
@@ -56,6 +58,7 @@ void CpuFactoredMatrices::do_set_source(const DenseOperand& source, MatrixView<d
 }
 
 void CpuFactoredMatrices::do_scale_rows(VectorView<const float> weight, MatrixView<double> m) {
+  if (weight.empty()) return;
   for_rows(m.rows, [&](Index r) {
     const double root = root_of(weight, r);
     for (Index c = 0; c < m.cols; ++c) m(r, c) *= root;

@@ -21,6 +21,7 @@ class CpuFactoredMatrices : public FactoredKernels {
   void do_factorize(MatrixView<double> a, MatrixView<double> b, VectorView<double> least) override;
   void do_solve(MatrixView<const double> factor, MatrixView<const double> b,
                 MatrixView<double> x) override;
+  void do_invert(MatrixView<const double> factor, MatrixView<double> x) override;
   void do_set_source(const DenseOperand& x, MatrixView<double> h) override;
   void do_scale_rows(VectorView<const float> weight, MatrixView<double> m) override;
   void do_add_sums(MatrixView<const FixedSum> sums, Existing existing,

@@ -4,14 +4,14 @@
 #include "kernels/factored.h"
 #include "src/tensor/executor.h"
 
-#include <vector>
+#include <memory>
 
 /// Products and factors of float64 matrices that every rank has whole: the same bits for the same
 /// shapes, whatever the lanes.
 namespace norn {
 
 /// A matrix in float32 without gaps.
-std::vector<float> rounded(Executor& executor, MatrixView<const double> m);
+std::unique_ptr<float[]> rounded(Executor& executor, MatrixView<const double> m);
 /// c = a b, of float32, as one call.
 void multiply_floats(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> c);
 /// Of operands rounded to float32, added to c in float64.
@@ -21,7 +21,12 @@ void multiply_rounded(Executor& executor, double scale, MatrixView<const double>
 void multiply_doubles(Executor& executor, double scale, MatrixView<const double> a,
                       FactoredKernels::As a_as, MatrixView<const double> b,
                       FactoredKernels::As b_as, Existing existing, MatrixView<double> c);
-double cholesky_factor(Executor& executor, MatrixView<double> a);
-void cholesky_solve(Executor& executor, MatrixView<const double> factor, MatrixView<double> b);
+/// The inverse of Cholesky's factor in place of one or two symmetric matrices, and 0 above it:
+/// FactoredKernels::factorize.
+void cholesky_factors(Executor& executor, MatrixView<double> a, MatrixView<double> b,
+                      VectorView<double> least);
+void cholesky_solve(Executor& executor, MatrixView<const double> factor, MatrixView<const double> b,
+                    MatrixView<double> x);
+void cholesky_inverse(Executor& executor, MatrixView<const double> factor, MatrixView<double> x);
 
 }  // namespace norn

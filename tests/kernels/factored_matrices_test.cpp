@@ -95,6 +95,15 @@ TEST_F(FactoredMatrices, SolvesWithTheFactorsOfSymmetricMatrices) {
       kernels_->factorize(a[0].view(), count == 2 ? a[1].view() : MatrixView<double>(), {least, 2});
       for (int i = 0; i < count; ++i) {
         EXPECT_GE(least[i], 1.0 - 1e-9);
+        PaddedMatrix<double> inverse(n, n);
+        kernels_->invert(a[std::size_t(i)].view(), inverse.view());
+        const auto solved = [&](Index r, Index c) {
+          double sum = 0.0;
+          for (Index k = 0; k < n; ++k) sum += inverse(r, k) * b[std::size_t(i)](k, c);
+          return sum;
+        };
+        expect_near(x[std::size_t(i)], solved, 1e-9);
+        EXPECT_TRUE(inverse.padding_is_intact());
         PaddedMatrix<double> aside(n, b[std::size_t(i)].cols());
         PaddedMatrix<double>& found = below(2) == 0 ? aside : b[std::size_t(i)];
         kernels_->solve(a[std::size_t(i)].view(), b[std::size_t(i)].view(), found.view());

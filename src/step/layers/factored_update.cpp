@@ -182,8 +182,7 @@ void refresh_curvature(const Batch& b) {
   const MatrixView<double> factor = b.room.change.view();
   b.kernels.damp(curvature_of(b), 0.0, {}, factor);
   b.kernels.factorize(factor, {}, b.pivots(1));
-  b.kernels.set_identity(curvature);
-  b.kernels.solve(factor, curvature, curvature);
+  b.kernels.invert(factor, curvature);
 }
 
 // The same by [B x B] factors.
