@@ -80,7 +80,7 @@ struct Result {
   double first_cost = 0.0;  // of kFirst steps, the same whatever overlaps with what
   double working_megabytes = 0.0;
   double peak_gigabytes = 0.0;
-  FactorIntervals every;  // a repetition has whole rounds of these
+  FactorIntervals every;
   std::vector<Stage> stages;
 };
 
@@ -115,6 +115,15 @@ std::string check(NetworkDescriptor network, const Context& context, const DataS
   return BenchNetwork(network, context, sets, 1, examples).check();
 }
 
+// Whole rounds of folds, and of sums of V' V, too, where these do not take too long.
+Index whole_rounds(Index count, double seconds_of_step, const FactorIntervals& every) {
+  constexpr double kLongest = 20.0;  // of all repetitions
+  for (const Index round : {every.gram, every.fold})
+    if (round > 0 && seconds_of_step * double(round) * kRepetitions < kLongest)
+      return (count + round - 1) / round * round;
+  return count;
+}
+
 // Whole rounds of the batches come first: rows then lag as they do in the middle of an epoch.
 void time_steps(BenchNetwork& bench, const Options& options, Communicator& ranks, Result& result) {
   std::vector<double> costs;
@@ -123,7 +132,7 @@ void time_steps(BenchNetwork& bench, const Options& options, Communicator& ranks
   const Index shown = std::min(kFirst, options.batches);
   result.first_cost = mean(std::span(costs).first(std::size_t(shown)));
   auto count = std::max<Index>(8, Index(options.seconds / double(kRepetitions) / one));
-  if (const Index every = result.every.gram; every > 0) count = (count + every - 1) / every * every;
+  count = whole_rounds(count, one, result.every);
   ranks.broadcast(std::as_writable_bytes(std::span(&count, 1)), 0);
   std::vector<double> times;
   std::vector<double> later;
