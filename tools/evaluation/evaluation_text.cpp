@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <string_view>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -30,8 +29,8 @@ std::size_t column(const MetricInfo& metric) {
 // Below the means at one K: where their intervals begin and end.
 std::string interval_rows(const Ranking& ranking, const MetricsAtK& at, std::size_t width) {
   std::string out;
-  for (const auto& [name, end] : {std::pair("from", &Interval::low), {"to", &Interval::high}}) {
-    out += fmt::format("  {:<{}}  {:>7}", name, width - 2, "");
+  for (const auto end : {&Interval::low, &Interval::high}) {
+    out += fmt::format("  {:<{}}  {:>7}", end == &Interval::low ? "from" : "to", width - 2, "");
     at.for_each(
         [&](const MetricInfo& metric, double) {
           const Interval* const found = interval_of(ranking, metric, at.k);
