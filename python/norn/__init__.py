@@ -17,6 +17,7 @@ if TYPE_CHECKING:  # what checkers and editors see; tests/python/types_test.py c
                    spark as spark, tune as tune)
     # By the whole name: `from ._core` would make _core a private name of this module to pyright.
     from norn._core import show_config as show_config, version as version
+    from ._comparison import Comparison as Comparison, Difference as Difference, compare as compare
     from ._evaluation import Evaluation as Evaluation
     from norn._settings import settings as settings
     from .callbacks import (Callback as Callback, Environment as Environment, StopTraining as StopTraining, checkpoints as checkpoints,
@@ -49,6 +50,7 @@ else:
         "training": ("train",),
         "history": ("History",),
         "images": ("Images", "read_images"),
+        "_comparison": ("compare", "Comparison", "Difference"),
         "_evaluation": ("Evaluation",),
         "callbacks": ("early_stopping", "progress", "run_folder", "checkpoints", "reset_rate", "mlflow_run", "wandb_run", "Callback",
                       "Environment",

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How sure a mean over examples is, and that one model is no worse than another: a bootstrap over examples, paired where there are two
-(Efron, Tibshirani, "An Introduction to the Bootstrap", 1993; Koehn, "Statistical Significance Tests for Machine Translation Evaluation",
-EMNLP 2004). All are functions of the values alone."""
+"""How sure it is that one model is no worse than another, for the gate of daily, which needs no engine: a paired bootstrap of the ratio of
+means (Koehn, "Statistical Significance Tests for Machine Translation Evaluation", EMNLP 2004), a function of the values alone. Intervals of
+means and of differences are the engine's (src/engine/predict/certainty.h)."""
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -51,10 +51,3 @@ def lower_bound(ours: Array, theirs: Array, groups: int = GROUPS) -> float:
 
 def ratio(ours: Array, theirs: Array) -> float:
     return float(_ratios(np.array([ours.sum()]), np.array([theirs.sum()]))[0])
-
-
-def interval(values: Array, level: float, groups: int = GROUPS) -> tuple[float, float]:
-    """[n] values: between these two is the mean in a share `level` of the rounds, and as many are below as above."""
-    sums, drawn = _sums(values, np.ones(len(values)), groups)
-    low, high = np.quantile(sums / drawn, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-    return float(low), float(high)

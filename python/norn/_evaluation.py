@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from . import _bootstrap
-from ._words import choice
+from . import _core
+from ._words import choice, count
 from .errors import UsageError
 
 if TYPE_CHECKING:
@@ -18,6 +18,22 @@ if TYPE_CHECKING:
     from ._types import Facts
 
 
+class Resampling(NamedTuple):
+    """How examples are drawn. level: the share of the resampled means that lie in an interval; resamples: how many there are; seed: of
+    the draws."""
+
+    level: float = 0.95
+    resamples: int = 2000
+    seed: int = 1
+
+    @classmethod
+    def of(cls, level: float, resamples: int, seed: int, name: str = "level") -> Resampling:
+        """Raises UsageError naming what is out of range; `name`: that of the level."""
+        if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
+            raise UsageError(f"`{name}` {level!r}: expected a number between 0 and 1, such as 0.95")
+        return cls(float(level), count("resamples", resamples, 1, 100_000), count("seed", seed, 0, 2**64 - 1))
+
+
 class Evaluation(Mapping[str, float]):
     """The evaluator's numbers, a mapping from names such as "ndcg@10" to float. `Recommender.evaluate` makes it.
 
@@ -25,10 +41,10 @@ class Evaluation(Mapping[str, float]):
     catalogue), `hidden` (held-out units that were left out as seen) and `cost` (mean over the examples). `per_example` has, where
     it was asked for, by the same names float64 [users], nan for users without held-out units; of metrics that are no means nothing.
     `confusion`, where it was asked for, is int64 [classes, classes]: examples by their true class (row) and the one that was ranked
-    first (column).
+    first (column). `intervals`, where it was asked for, has (low, high) by the names of `per_example`, nan with fewer than two examples.
     """
 
-    def __init__(self, report: Facts):
+    def __init__(self, report: Facts, drawn: Resampling | None = None):
         self._metrics: dict[str, float] = report["metrics"]
         self.cost: float = report["cost"]
         self.units: int = report["units"]
@@ -37,6 +53,10 @@ class Evaluation(Mapping[str, float]):
         self.hidden: int = report["hidden"]
         self.confusion: NDArray[np.int64] | None = report.get("confusion")
         self.per_example: dict[str, NDArray[np.float64]] | None = report.get("per_example")
+        self._drawn = drawn
+        self.intervals: dict[str, tuple[float, float]] | None = None
+        if drawn is not None and self.per_example is not None:
+            self.intervals = dict(zip(self.per_example, _core.mean_intervals([*self.per_example.values()], *drawn)))
 
     def __getitem__(self, name: str) -> float:
         return self._metrics[name]
@@ -47,39 +67,37 @@ class Evaluation(Mapping[str, float]):
     def __len__(self) -> int:
         return len(self._metrics)
 
-    def interval(self, metric: str, level: float = 0.95) -> tuple[float, float]:
-        """How far the mean of a metric depends on which users there were: (low, high), by a bootstrap over them, always the same.
+    def interval(self, metric: str, level: float = 0.95, *, resamples: int = 2000, seed: int = 1) -> tuple[float, float]:
+        """How far the mean of a metric depends on which users there were: (low, high), by a bootstrap over them; nan with fewer than two.
 
         metric: such as "ndcg@20".
         level: the share of the resampled means that lie between.
+        resamples: how often users are drawn, at most 100,000.
+        seed: of the draws; the same seed gives the same numbers.
 
         Raises UsageError where evaluate() was called without `per_example`.
         """
-        return _bootstrap.interval(self._found(metric), _level(level))
+        return _core.mean_intervals([self._values(metric)], *Resampling.of(level, resamples, seed))[0]
 
-    def difference(self, other: Evaluation, metric: str, level: float = 0.95) -> tuple[float, float]:
+    def difference(self, other: Evaluation, metric: str, level: float = 0.95, *, resamples: int = 2000,
+                   seed: int = 1) -> tuple[float, float]:
         """How much more this has of a metric than another evaluation: (low, high), by a paired bootstrap over the users of both. With
-        0 between them the two may be as good.
+        0 between them the two may be as good. `norn.compare` says more.
 
         other: of the same users and held-out units, and another model or other settings.
-        metric, level: as of `interval`.
+        metric, level, resamples, seed: as of `interval`.
 
         Raises UsageError where evaluate() was called without `per_example`, or for other users.
         """
         ours, theirs = self._values(metric), other._values(metric)
         if ours.shape != theirs.shape or not np.array_equal(np.isnan(ours), np.isnan(theirs)):
             raise UsageError("`other`: is of other users; evaluate both on the same held-out units")
-        return _bootstrap.interval(self._found(metric) - other._found(metric), _level(level))
+        return _core.mean_intervals([ours - theirs], *Resampling.of(level, resamples, seed))[0]
 
     def _values(self, metric: str) -> NDArray[np.float64]:
         if self.per_example is None:
             raise UsageError("the values of single users are not there: call evaluate(..., per_example=True)")
         return self.per_example[choice("metric", metric, [*self.per_example])]
-
-    def _found(self, metric: str) -> NDArray[np.float64]:
-        """Of users with held-out units."""
-        values = self._values(metric)
-        return values[~np.isnan(values)]
 
     def table(self) -> dict[str, dict[int, float]]:
         """As a dictionary by metric of dictionaries by K."""
@@ -99,19 +117,26 @@ class Evaluation(Mapping[str, float]):
         rows = self.table()
         columns = sorted({k for values in rows.values() for k in values})
         lines = [f"{'':14}" + "".join(f"{f'@{k}':>10}" for k in columns)]
-        lines += [f"{metric:14}" + "".join(f"{values.get(k, float('nan')):10.4f}" for k in columns) for metric, values in rows.items()]
-        return "\n".join(lines + [f"{self.examples:,} examples, {self.units:,} units"])
+        for metric, values in rows.items():
+            lines.append(f"{metric:14}" + "".join(f"{values.get(k, float('nan')):10.4f}" for k in columns))
+            lines += [f"  {what:12}" + "".join(f"{ends.get(k, float('nan')):10.4f}" for k in columns) for what, ends in self._ends(metric)]
+        lines.append(f"{self.examples:,} examples, {self.units:,} units")
+        if self._drawn is not None:
+            lines.append(f"from, to: {100 * self._drawn.level:g} % intervals, {self._drawn.resamples:,} resamples of the examples, seed "
+                         f"{self._drawn.seed}")
+        return "\n".join(lines)
+
+    def _ends(self, metric: str) -> Iterator[tuple[str, dict[int, float]]]:
+        """("from", low by K) and ("to", high by K) of a metric that has intervals."""
+        named = ((name.split("@"), ends) for name, ends in (self.intervals or {}).items())
+        found = {int(k): ends for (of, k), ends in named if of == metric}
+        for at, what in enumerate(("from", "to") if found else ()):
+            yield what, {k: ends[at] for k, ends in found.items()}
 
     def _repr_html_(self) -> str:
         rows = self.table()
         columns = sorted({k for values in rows.values() for k in values})
         head = "".join(f"<th>@{k}</th>" for k in columns)
-        body = "".join(f"<tr><th>{m}</th>" + "".join(f"<td>{v.get(k, float('nan')):.4f}</td>" for k in columns) + "</tr>"
-                       for m, v in rows.items())
+        shown = [row for metric, values in rows.items() for row in ((metric, values), *self._ends(metric))]
+        body = "".join(f"<tr><th>{m}</th>" + "".join(f"<td>{v.get(k, float('nan')):.4f}</td>" for k in columns) + "</tr>" for m, v in shown)
         return f"<table><tr><th></th>{head}</tr>{body}</table><p>{self.examples:,} examples, {self.units:,} units</p>"
-
-
-def _level(level: float) -> float:
-    if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
-        raise UsageError(f"`level` {level!r}: expected a number between 0 and 1, such as 0.95")
-    return level

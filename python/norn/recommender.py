@@ -14,7 +14,7 @@ import numpy as np
 
 from . import _core, _display, _fitting, _settings
 from ._arrays import factors_of, set_of_each_user
-from ._evaluation import Evaluation
+from ._evaluation import Evaluation, Resampling
 from ._labels import Labels, pairs_of
 from ._units import allowed_of, basket_of, is_basket, units_of
 from ._words import choice, count, integer, one_of, renamed, truth, word
@@ -96,13 +96,11 @@ class Recommender:
             values are read where they stand, and must not be changed meanwhile; where all values are 1 there are none.
             Entries of the same user and unit are added up. Of an array of NumPy what is not zero.
         targets: what is to be predicted from it; None: the Dataset's targets, or the same units. Their values do not count.
-        validation: the share of the users to validate with, such as 0.1, or a pair (user_items, held_out) of matrices, or a
-            Dataset with targets.
+        validation: the share of users to validate with, such as 0.1, or a pair (user_items, held_out), or a Dataset with targets.
         weights, sample_weight: [users], what each counts: at least 0, not all 0. The second is scikit-learn's word for the same.
         callbacks: one or a list of them: `norn.early_stopping(...)` and its like, and functions, which are called with an
             Environment after each epoch and validation.
-        resume: goes on with a run that Ctrl-C or a callback stopped, to the bits that it would have had. Data and settings
-            are those of that run.
+        resume: goes on with a run that Ctrl-C or a callback stopped, to the bits that it would have had, with its data and settings.
 
         Returns the recommender. On Ctrl-C KeyboardInterrupt is raised after the step, and the model is as far as it has come.
         Raises UsageError for arguments, DataError for what stands in the data, DeviceError where memory does not suffice,
@@ -368,8 +366,8 @@ class Recommender:
 
     @renamed(known="user_items")
     def evaluate(self, user_items: Matrices | tuple[Matrices, Matrices], held_out: Matrices | None = None, *,
-                 k: int | Iterable[int] = (10, 20, 100), keep_seen: bool = False,
-                 per_example: bool = False, confusion: bool = False, layer: str = "") -> Evaluation:
+                 k: int | Iterable[int] = (10, 20, 100), keep_seen: bool = False, per_example: bool = False, confusion: bool = False,
+                 layer: str = "", interval: float | None = None, resamples: int = 2000, seed: int = 1) -> Evaluation:
         """How well held-out units are ranked, in the evaluator's numbers.
 
         user_items, held_out: [users, units], what is known of users and what is to be found; one pair of them; a Dataset with targets.
@@ -378,6 +376,7 @@ class Recommender:
         per_example: the metrics of each user, too, for `interval` and `difference` of what is returned.
         confusion: how often each class was taken for which, too, where `held_out` has one for each.
         layer: of networks with several output layers.
+        interval, resamples, seed: such as 0.95: `per_example`, and `intervals` of the means, as `Evaluation.interval` has them.
 
         Returns an Evaluation: docs/user/metrics.md has the formulas. Raises UsageError for matrices that do not go together.
         """
@@ -387,9 +386,10 @@ class Recommender:
         _fitting.require_widths(self.network_, user_items, "user_items")
         _fitting.require_labels(self.network_, held_out, "Output", "held_out")
         sets = _fitting.sets_of(self.network_, "data", user_items, held_out, ("user_items", "held_out"))
-        lengths = [count("k", one) for one in (k if isinstance(k, Iterable) else [k])]
-        return Evaluation(_core.evaluate(self.network_.model, sets, lengths, word("layer", layer), truth("keep_seen", keep_seen),
-                                         truth("per_example", per_example), truth("confusion", confusion)))
+        drawn = None if interval is None else Resampling.of(interval, resamples, seed, "interval")
+        return Evaluation(_core.evaluate(self.network_.model, sets, [count("k", one) for one in (k if isinstance(k, Iterable) else [k])],
+                                         word("layer", layer), truth("keep_seen", keep_seen), truth("per_example", drawn or per_example),
+                                         truth("confusion", confusion)), drawn)
 
     def score(self, user_items: Matrices, held_out: Matrices | None = None) -> float:
         """ndcg@20 of `evaluate`, higher is better: what scikit-learn's searches compare by.

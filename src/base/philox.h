@@ -20,6 +20,7 @@ enum class RandomPurpose : std::uint32_t {
   split = 5,
   validation = 6,
   augmentation = 7,
+  resampling = 8,
   test = 99
 };
 

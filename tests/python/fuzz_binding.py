@@ -179,9 +179,14 @@ class Caller(Draw):
         held_out = self.matrix(users=self.users(known))
         if self.some(0.2):
             self.model().score(known, self.one_of(None, held_out))
+            return
+        asked = {"k": self.or_spoilt(1, [1, 5], (3,), [UNITS * 2]), "keep_seen": self.or_spoilt(True, False),
+                 "layer": self.or_spoilt("", "Output"), "resamples": self.or_spoilt(1, 30), "seed": self.or_spoilt(0, 2**64 - 1)}
+        if self.some(0.4):
+            repr(norn.compare(self.model(), self.or_spoilt(self.model()), known, held_out, level=self.or_spoilt(0.9), **asked))
         else:
-            self.model().evaluate(known, held_out, k=self.or_spoilt(1, [1, 5], (3,), [UNITS * 2]), keep_seen=self.or_spoilt(True, False),
-                                  layer=self.or_spoilt("", "Output"))
+            repr(self.model().evaluate(known, held_out, per_example=self.or_spoilt(True, False), interval=self.or_spoilt(None, 0.9),
+                                       **asked))
 
     # Networks and models.
 

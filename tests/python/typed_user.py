@@ -48,6 +48,12 @@ units, cosines = model.similar_items([1, 2], of="input")
 model.similar_items("1").shape  # error
 found: float = model.evaluate(data, dense, k=20)["ndcg@20"]
 text: str = model.evaluate(data, dense)["ndcg@20"]  # error
+ends: tuple[float, float] = model.evaluate(data, dense, k=20, interval=0.9).interval("ndcg@20")
+model.evaluate(data, dense, interval="0.9")  # error
+compared: norn.Comparison = norn.compare(model, same, data, dense, k=[5], resamples=100)
+chance: float = compared["ndcg@5"].p
+verdict: int = compared.better("ndcg@5")  # error
+norn.compare(model, "other.nc", data)  # error
 vectors: NDArray[np.float32] = model.transform(dense)
 items: NDArray[np.float32] = model.export_vectors(dense).items
 model.export_vectors(3)  # error

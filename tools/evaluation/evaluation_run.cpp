@@ -10,6 +10,7 @@
 #include "tools/common/stop_signals.h"
 
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include <fmt/format.h>
@@ -44,6 +45,17 @@ void EvaluatorOptions::add_to(CommandLine& line) {
   propensities.set = [this](const std::string& text) { propensity = parse_propensity(text); };
   line.option("--batch", "-b", "N", batch,
               "most examples of one step: fewer where memory has no room");
+  line.section("Certainty");
+  line.option("--interval", "", "LEVEL", interval,
+              "also print in which interval each mean lies, by a bootstrap over the examples; "
+              "without a number: 0.95")
+      .bare_value = "0.95";
+  line.option("--compare", "", "FILE", compare,
+              "evaluate this model, too, and print how much more it has of each metric, with the "
+              "interval and the p value of that");
+  line.option("--resamples", "", "N", resampling.resamples,
+              "how often examples are drawn for --interval and --compare");
+  line.option("--seed", "", "N", resampling.seed, "of these draws");
   line.section("Output");
   line.choice("--format", "", {"table", "json"}, format, "of the metrics on stdout");
   line.option("--per-example", "", "FILE", per_example,
@@ -64,6 +76,12 @@ void EvaluatorOptions::check(OptionFaults& faults) const {
         fmt::format("--per-example and --confusion are both {}; give each a file of its own",
                     confusion_file.string()));
   faults.require_at_least<Index>(1, "--batch", batch);
+  if (interval)
+    faults.require_range(*interval > 0.0 && *interval < 1.0, "--interval", *interval,
+                         "above 0 and below 1");
+  faults.require_range(resampling.resamples >= 1 && resampling.resamples <= kMostResamples,
+                       "--resamples", resampling.resamples,
+                       fmt::format("from 1 to {}", kMostResamples));
 }
 
 CommandLine evaluator_command_line(EvaluatorOptions& options) {
@@ -78,6 +96,8 @@ CommandLine evaluator_command_line(EvaluatorOptions& options) {
   line.example("evaluator --model model.nc --data test.nc --format json", "For scripts");
   line.example("evaluator --model model.nc --data test.nc --top 1,5 --confusion classes.tsv",
                "A classifier: the share that is right, and what is taken for what");
+  line.example("evaluator --model model.nc --data test.nc --compare other.nc",
+               "Whether another model is better, or chance may have brought the difference");
   line.remark(
       "All units are ranked; units that an example's input holds are left out when the input is as "
       "wide as the output. Means are over the examples with held-out units. docs/user/metrics.md "
@@ -109,51 +129,113 @@ std::vector<Index> parse_ks(const std::string& text) {
   }
 }
 
-int run_evaluation(const EvaluatorOptions& options, MpiSession& session) {
-  run::EvaluateOptions settings = static_cast<const run::EvaluateOptions&>(options);
-  std::vector<std::filesystem::path> read = settings.data;
-  read.insert(read.end(), settings.exclude.begin(), settings.exclude.end());
-  read.insert(read.end(), {options.model, settings.popularity, settings.features});
+namespace {
+
+// One model after the other, on the same data: one of them is in memory at a time.
+class Evaluations {
+ public:
+  Evaluations(const EvaluatorOptions& options, MpiSession& session)
+      : options_(options),
+        session_(session),
+        console_("evaluator", session.rank(), options.run.level()),
+        keeps_(session.rank() == 0 && (options.interval || !options.compare.empty())) {
+    if (session.rank() == 0 && !options.per_example.empty()) table_.emplace(options.per_example);
+  }
+
+  // `name`: what the model's ranking is called.
+  run::EvaluationReport evaluate(const std::filesystem::path& file, const std::string& name,
+                                 run::EvaluateOptions settings) {
+    run::Model model(file,
+                     {options_.run.device_choice(), session_.world(options_.run.collective_timeout),
+                      console_.log(), options_.batch, options_.trust_index});
+    const StopSignals signals;
+    std::optional<Progress> progress;
+    settings.on_batch = [&](Index done, Index examples) {
+      signals.throw_if_requested();
+      if (!progress) progress.emplace(console_, examples, "examples");
+      progress->update(done);
+    };
+    if (table_ || keeps_)
+      settings.on_example = [&](std::string_view ranking, Index example, const MetricsAtK& values) {
+        const std::string called = ranking == "model" ? name : std::string(ranking);
+        if (ranking != "model" && name != "model") return;  // popularity was told of before
+        if (table_) table_->add(called, example, values);
+        if (keeps_) examples_[called].add(example, values);
+      };
+    run::EvaluationReport report = run::evaluate(model, settings);
+    add(name, report.model);
+    if (report.popularity && name == "model") add("popularity", *report.popularity);
+    return report;
+  }
+
+  void commit_table() {
+    if (table_) table_->commit();
+  }
+
+  EvaluationResult result() {
+    Resampling resampling = options_.resampling;
+    resampling.level = options_.interval.value_or(resampling.level);
+    EvaluationResult all{std::move(rankings_), {}, resampling};
+    if (options_.interval)
+      for (Ranking& ranking : all.rankings)
+        ranking.intervals = mean_intervals(ranking.examples.values, resampling);
+    if (!options_.compare.empty()) {
+      const ExampleValues::Columns& model = all.rankings.front().examples;
+      all.comparison = {
+          model.names,
+          paired_differences(model.values, all.rankings.back().examples.values, resampling)};
+    }
+    return all;
+  }
+
+ private:
+  void add(const std::string& name, const Evaluation& evaluation) {
+    rankings_.push_back({name, evaluation});
+    if (keeps_)
+      rankings_.back().examples = examples_[name].take(evaluation.examples + evaluation.skipped);
+  }
+
+  const EvaluatorOptions& options_;
+  MpiSession& session_;
+  Console console_;
+  bool keeps_;  // the values of examples
+  std::optional<ExampleTable> table_;
+  std::map<std::string, ExampleValues> examples_;
+  std::vector<Ranking> rankings_;
+};
+
+void require_files_apart(const EvaluatorOptions& options) {
+  std::vector<std::filesystem::path> read = options.data;
+  read.insert(read.end(), options.exclude.begin(), options.exclude.end());
+  read.insert(read.end(), {options.model, options.compare, options.popularity, options.features});
   require_apart(read, options.per_example);
   require_apart(read, options.confusion_file);
+}
+
+}  // namespace
+
+int run_evaluation(const EvaluatorOptions& options, MpiSession& session) {
+  require_files_apart(options);
+  run::EvaluateOptions settings = static_cast<const run::EvaluateOptions&>(options);
   settings.confusion = !options.confusion_file.empty();
   if (options.keep_seen) settings.seen = SeenUnits::keep;
-  Console console("evaluator", session.rank(), options.run.level());
-  run::Model model(options.model,
-                   {options.run.device_choice(), session.world(options.run.collective_timeout),
-                    console.log(), options.batch, options.trust_index});
-  const StopSignals signals;
-  std::optional<Progress> progress;
-  settings.on_batch = [&](Index done, Index examples) {
-    signals.throw_if_requested();
-    if (!progress) progress.emplace(console, examples, "examples");
-    progress->update(done);
-  };
-  std::optional<ExampleTable> table;
-  if (session.rank() == 0 && !options.per_example.empty()) table.emplace(options.per_example);
   std::optional<AtomicFile> confusion;
   if (session.rank() == 0 && settings.confusion) confusion.emplace(options.confusion_file);
-  if (table)
-    settings.on_example = [&](std::string_view ranking, Index example, const MetricsAtK& values) {
-      table->add(ranking, example, values);
-    };
-  const run::EvaluationReport report = run::evaluate(model, settings);
+  Evaluations evaluations(options, session);
+  const run::EvaluationReport report = evaluations.evaluate(options.model, "model", settings);
+  if (!options.compare.empty()) {
+    settings.confusion = false;
+    if (!settings.propensity) settings.popularity.clear();
+    evaluations.evaluate(options.compare, "other", settings);
+  }
   if (session.rank() != 0) return 0;
-  if (table) table->commit();
+  evaluations.commit_table();
   if (confusion) {
     confusion->write(confusion_table(report.confusion.value()));
     confusion->commit();
   }
-  std::vector<std::string> names = {"model"};
-  std::vector<Evaluation> evaluations = {report.model};
-  if (report.popularity) {
-    names.emplace_back("popularity");
-    evaluations.push_back(*report.popularity);
-  }
-  const std::string text = options.format == "json" ? evaluation_json(names, evaluations)
-                                                    : evaluation_table(names, evaluations);
-  progress.reset();
-  print_results(text);
+  const EvaluationResult result = evaluations.result();
+  print_results(options.format == "json" ? evaluation_json(result) : evaluation_table(result));
   return 0;
 }
 

@@ -3,10 +3,13 @@
 
 #include "norn/run/evaluate.h"
 #include "src/base/atomic_file.h"
+#include "src/engine/predict/example_values.h"
 #include "tools/common/program.h"
 #include "tools/common/run_options.h"
 
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,6 +27,9 @@ struct EvaluatorOptions : run::EvaluateOptions {
   std::string format = "table";
   std::filesystem::path per_example;
   std::filesystem::path confusion_file;
+  std::optional<double> interval;  ///< level of the intervals beside the means
+  std::filesystem::path compare;   ///< model to compare with
+  Resampling resampling;           ///< its level is `interval`, where that is given
   Index batch = 1024;
   RunOptions run;
 
@@ -40,11 +46,28 @@ std::vector<Index> parse_ks(const std::string& text);
 /// "0.55,1.5": the two numbers of propensities. Throws UsageError.
 std::pair<double, double> parse_propensity(const std::string& text);
 
-/// Metrics as a table or as JSON; `names` has one entry for each evaluation: "model", "popularity".
-std::string evaluation_table(const std::vector<std::string>& names,
-                             const std::vector<Evaluation>& evaluations);
-std::string evaluation_json(const std::vector<std::string>& names,
-                            const std::vector<Evaluation>& evaluations);
+/// How well one ranked: "model", "popularity" or "other".
+struct Ranking {
+  std::string name;
+  Evaluation evaluation;
+  ExampleValues::Columns examples = {};  ///< where they were asked for
+  std::vector<Interval> intervals = {};  ///< [examples.names], or none
+};
+
+/// Differences of `other` to `model`.
+struct Comparison {
+  std::vector<ExampleValues::Name> names;
+  std::vector<Difference> differences;  ///< [names]
+};
+
+struct EvaluationResult {
+  std::vector<Ranking> rankings;
+  std::optional<Comparison> comparison;
+  Resampling resampling;
+};
+
+std::string evaluation_table(const EvaluationResult& result);
+std::string evaluation_json(const EvaluationResult& result);
 
 /// A row for each true class and a column for each that examples were taken for, with tabs between
 /// and the classes' labels in front and above; numbers where there are none.
