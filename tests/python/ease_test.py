@@ -2,6 +2,7 @@
 """norn.Ease and `--recipe ease`: the closed form of EASE, against NumPy in float64."""
 import json
 import re
+import shutil
 import subprocess
 
 import numpy as np
@@ -84,7 +85,7 @@ def test_without_a_number_it_follows_from_the_data(draw):
     training = fitted(matrix).network_.descriptor["Training"]
     assert training["Method"] == "Ease"
     users, items = matrix.shape
-    assert training["Lambda"] == pytest.approx(2.5 * max(0.1, max(matrix.nnz, users) / (users * items) ** 0.5), rel=0.06)
+    assert training["Lambda"] == pytest.approx(2.5 * max(0.1, matrix.nnz / (users * items) ** 0.5), rel=0.06)
 
 
 def test_settings_are_four(draw):
@@ -110,12 +111,15 @@ def test_what_is_no_ease_is_refused(draw, tmp_path):
     assert str(told.value) == ("EASE is for outputs that are the inputs, and there are 20 inputs and 7 outputs; give targets of the "
                                "inputs' features, or use `recipe` sigmoid")
     model = norn.Ease(regularization=1, device="cpu")
-    with pytest.raises(norn.DataError, match="example 29 is not what the input has, and EASE predicts from an example what the same "
-                                             "example has; give the inputs as targets, too, or use `recipe` sigmoid"):
-        model.fit(matrix, sp.vstack([matrix[:-1], sp.csr_matrix(np.ones((1, 20), np.float32) - (matrix[-1:].toarray() > 0))]).tocsr())
-    with pytest.raises(norn.UsageError, match="its examples have weights, and EASE counts every example once; leave "
-                                              "the weights out, or use `recipe` sigmoid"):
+    turned = sp.vstack([matrix[:-1], sp.csr_matrix((matrix[-1:].toarray() == 0).astype(np.float32))]).tocsr()
+    with pytest.raises(norn.DataError) as told:
+        model.fit(matrix, turned)
+    assert str(told.value) == ('data set "data_output": example 29 is not what the input has, and EASE predicts from an example what the '
+                               "same example has; give the inputs as targets, too, or use `recipe` sigmoid")
+    with pytest.raises(norn.UsageError) as told:
         model.fit(matrix, weights=np.full(30, 2.0))
+    assert str(told.value) == ('data set "data_input": its examples have weights, and EASE counts every example once; leave the '
+                               "weights out, or use `recipe` sigmoid")
     with pytest.raises(norn.UsageError, match="`validation_split` does not go with EASE"):
         model.fit(matrix, validation=0.2)
     with pytest.raises(norn.UsageError, match="there is nothing to go on with; call `fit` with all data"):
@@ -143,9 +147,8 @@ def test_messages_of_the_trainer_say_the_next_step(draw, programs, tmp_path):
     ease = (*base, "--recipe", "ease", "-n", tmp_path / "model.nc")
     assert "--lambda 0 is out of range: of EASE it must be above 0; leave it out, and it follows from the data" in refused(
         (*ease, "--lambda", "0"))
-    assert ("--early-stop does not go with EASE, which has no epochs to choose of: hold a part out when data are imported, and evaluate it; "
-            "leave it out") in refused((*ease, "--early-stop", "ndcg@5", "--validation-input", tmp_path / "films.nc")).replace(
-                "--validation-input does", "--early-stop does")
+    assert ("--validation-split does not go with EASE, which has no epochs to choose of: hold a part out when data are imported, and "
+            "evaluate it; leave it out") in refused((*ease, "--validation-split", "0.2"))
     assert ("a plan is of steps, and EASE makes none: without it the run says what it takes before it computes anything") in refused(
         (*ease, "--plan"))
     run(*ease)
@@ -158,18 +161,28 @@ def test_too_many_items_are_refused_with_their_bytes_and_what_fits():
     wide = sp.csr_matrix((np.ones(1, np.float32), ([0], [3_000_000])), shape=(2, 3_000_001))
     with pytest.raises(norn.DeviceError) as told:
         norn.Ease(regularization=1, device="cpu").fit(wide)
-    assert re.sub(r"[\d.]+ [KMGTPE]iB", "{}", str(told.value)).startswith(
-        "EASE of 3,000,001 items needs {} of memory (Gram matrix in float64 {}, weights {}, entries {}), but {} are available, in which ")
-    assert "items fit; leave out items that few examples have, use a larger machine, or `recipe` sigmoid" in str(told.value)
+    said = re.sub(r"[\d.]+ [KMGTPE]?i?B\b|(?<=in which )[\d,]+", "{}", str(told.value))
+    assert said == ("EASE of 3,000,001 items needs {} of memory (Gram matrix in float64 {}, weights {}, entries {}), but {} are available, "
+                    "in which {} items fit; leave out items that few examples have, use a larger machine, or `recipe` sigmoid")
 
 
-def test_an_inverse_that_float64_does_not_have_is_refused():
+def test_an_inverse_that_float64_does_not_have_is_refused(programs, tmp_path):
     """A million in every place: X'X is singular, and a tiny lambda is lost in its digits."""
-    matrix = sp.csr_matrix(np.full((3, 300), 1e6, np.float32))
-    with pytest.raises(norn.UsageError) as told:
-        norn.Ease(regularization=1e-30, device="cpu").fit(matrix)
-    assert str(told.value) == ("`lambda_` 1e-30 is too small for these data: their Gram matrix has no inverse in float64; give a larger "
-                               "one, or leave it out, and it follows from the data")
+    norn.Dataset(sp.csr_matrix(np.full((3, 300), 1e6, np.float32)), name="films").to_netcdf(tmp_path / "films.nc")
+    said = refused((programs / "trainer", "--recipe", "ease", "--lambda", "1e-30", "-i", tmp_path / "films.nc", "-n", tmp_path / "model.nc",
+                    "--device", "cpu"))
+    assert ("--lambda 1e-30 is too small for these data: their Gram matrix has no inverse in float64; give a larger one, or leave it out, "
+            "and it follows from the data") in said
+
+
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun")
+def test_several_ranks_are_refused(draw, programs, tmp_path):
+    norn.Dataset(drawn(draw, valued=False), name="films").to_netcdf(tmp_path / "films.nc")
+    done = subprocess.run(["mpirun", "-n", "2", "--allow-run-as-root", "--oversubscribe", programs / "trainer", "--recipe", "ease", "-i",
+                           tmp_path / "films.nc", "-n", tmp_path / "model.nc", "--device", "cpu"], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert ("EASE is computed by one process, and this run has 2 ranks; start it without mpirun: --threads are its parallelism"
+            in done.stderr)
 
 
 def test_the_trainer_makes_the_same_bits_and_says_what_it_did(draw, programs, tmp_path):
