@@ -301,7 +301,7 @@ TEST(RecipeInAText, OfAWrongNameIsTheOneErrorAndHidesNoOther) {
             "net.json:1: Recipe \"sigmod\" is unknown; did you mean \"sigmoid\"? Known: sigmoid, "
             "softmax");
   EXPECT_EQ(error_of(R"({"Recipe": 5, "Layers": [{"Name": "Hidden", "N": 512}]})"),
-            "net.json:1: Recipe 5 is a number; expected one of sigmoid, softmax");
+            "net.json:1: Recipe 5 is a number; expected one of sigmoid, softmax, ease");
   const std::string two = error_of(R"({"Recipe": "sigmod", "Layers": [{"Name": "Hiden"}]})");
   EXPECT_THAT(two, HasSubstr("did you mean \"sigmoid\"?"));
   EXPECT_THAT(two, HasSubstr("layer \"Hiden\": is none of the recipe's layers"));
