@@ -299,7 +299,7 @@ TEST(RecipeInAText, IsRefusedWithTheReason) {
 TEST(RecipeInAText, OfAWrongNameIsTheOneErrorAndHidesNoOther) {
   EXPECT_EQ(error_of(R"({"Recipe": "sigmod"})"),
             "net.json:1: Recipe \"sigmod\" is unknown; did you mean \"sigmoid\"? Known: sigmoid, "
-            "softmax");
+            "softmax, ease");
   EXPECT_EQ(error_of(R"({"Recipe": 5, "Layers": [{"Name": "Hidden", "N": 512}]})"),
             "net.json:1: Recipe 5 is a number; expected one of sigmoid, softmax, ease");
   const std::string two = error_of(R"({"Recipe": "sigmod", "Layers": [{"Name": "Hiden"}]})");
