@@ -31,6 +31,7 @@ if TYPE_CHECKING:  # what checkers and editors see; tests/python/types_test.py c
     from .interchange import (export_onnx as export_onnx, export_safetensors as export_safetensors, import_caffe as import_caffe,
                               import_keras as import_keras, import_onnx as import_onnx, import_safetensors as import_safetensors,
                               import_torch as import_torch)
+    from .linear import Ease as Ease
     from .network import Network as Network
     from .tables import TableStream as TableStream
     from .vectors import Vectors as Vectors
@@ -44,6 +45,7 @@ else:
         "recommender": ("Recommender", "load"),
         "popularity": ("most_popular",),
         "dataset": ("Dataset",),
+        "linear": ("Ease",),
         "network": ("Network",),
         "tables": ("TableStream",),
         "vectors": ("Vectors",),

@@ -47,7 +47,7 @@ class Recommender:
     Recommender() takes no argument: the recipe chooses layers and settings by the data. Settings are keywords, those of
     the trainer, which `norn.settings()` lists: Recommender(epochs=20, seed=1).
 
-    recipe: "sigmoid" or "softmax"; None: that of the network.
+    recipe: "sigmoid", "softmax" or "ease"; None: that of the network.
     hidden: units of the recipe's hidden layer; None: by the data.
     network: a descriptor in place of a recipe: a Network, a dictionary, JSON text or a path.
     device: "auto", "cpu", "cuda", "cuda:1".

@@ -208,8 +208,12 @@ struct RateSchedule {
   float minimum = 0.0f;     ///< cosine and plateau: the share of alpha below which it never falls
 };
 
+/// Where weights come from: steps along gradients, or a closed form.
+enum class TrainingMethod { steps, ease };
+
 /// How to train. Command line options win over it; the effective values are saved with the model.
 struct TrainingDescriptor {
+  TrainingMethod method = TrainingMethod::steps;
   UpdateRule optimizer = Sgd{};
   float rate = 0.025f;  ///< alpha
   Index batch = 1024;

@@ -115,10 +115,15 @@ void Reader::begin_layer(const std::string& name, LayerKind by_position, TextPla
     draft_.layer = *layer;
     return;
   }
-  text_.error(at, path + "Name",
-              fmt::format("layer {}: is none of the recipe's layers Input, Hidden and Output; name "
-                          "one of them, or edit what `print_recipe` writes",
-                          keys::shown(name)));
+  std::vector<std::string> names;
+  for (const LayerDescriptor& layer : recipe_->layers) names.push_back(layer.name);
+  const std::string last = names.back();
+  names.pop_back();
+  text_.error(
+      at, path + "Name",
+      fmt::format("layer {}: is none of the recipe's layers {} and {}; name one of them, or "
+                  "edit what `print_recipe` writes",
+                  keys::shown(name), join(names), last));
 }
 
 // Those that the text does not mention, and all in the recipe's order.
@@ -292,8 +297,8 @@ std::pair<std::string, RecipeWishes> wishes_of(const std::string& text, const st
   RecipeWishes wishes;
   if (said.training.batch != kNotSaid) wishes.batch = said.training.batch;
   if (said.training.epochs != kNotSaid) wishes.epochs = said.training.epochs;
-  const LayerDescriptor& hidden = *said.find("Hidden");
-  if (hidden.places.contains("N")) wishes.hidden = hidden.units();
+  const LayerDescriptor* hidden = said.find("Hidden");
+  if (hidden && hidden->places.contains("N")) wishes.hidden = hidden->units();
   return {said.find("Output")->dataset, wishes};
 }
 

@@ -95,6 +95,13 @@ void add_validation_keys(std::vector<Key>& members) {
 
 Key training_key() {
   std::vector<Key> members;
+  members.push_back(enum_key<TrainingMethod>(
+      "Method", {{"Steps", TrainingMethod::steps}, {"Ease", TrainingMethod::ease}},
+      [](auto& d) -> auto& { return d.network.training.method; },
+      "Steps: along gradients. Ease: the weights of the linear autoencoder EASE, computed at once "
+      "from "
+      "the data and Lambda; of the other keys of Training none has an effect. "
+      "docs/user/recipes.md."));
   members.push_back(variant_key<UpdateRule>(
       "Optimizer", [](auto& d) -> auto& { return d.network.training.optimizer; },
       "Update rule of all weights."));

@@ -143,10 +143,33 @@ TrainingDescriptor training_of(const Rule& rule, const Shape& shape, Index hidde
   return training;
 }
 
+// Of the order of what it is added to: entries of a unit, and of a row, their geometric mean.
+double ease_lambda(const Shape& shape) {
+  return rounded(2.5 * std::max(0.1, shape.entries / std::sqrt(shape.examples * shape.units)), 2);
+}
+
+// Embarrassingly Shallow Autoencoders (Steck, WWW 2019): weights from each unit to each other.
+NetworkDescriptor make_ease(const Shape& shape) {
+  NetworkDescriptor network;
+  network.name = recipe_title(RecipeKind::ease);
+  network.kind = NetworkKind::auto_encoder;
+  network.loss = SquaredError{};
+  network.training.method = TrainingMethod::ease;
+  network.training.lambda = float(ease_lambda(shape));
+  LayerDescriptor input = input_layer();
+  input.input_weighting = NoWeighting{};
+  input.normalize = InputNormalization::none;
+  LayerDescriptor output = output_layer(RecipeKind::ease, 0.0);
+  output.sources = {"Input"};
+  output.activation = Activation(Linear{});
+  network.layers = {input, output};
+  return network;
+}
+
 }  // namespace
 
 const std::vector<std::string>& recipe_names() {
-  static const std::vector<std::string> names = {"sigmoid", "softmax"};
+  static const std::vector<std::string> names = {"sigmoid", "softmax", "ease"};
   return names;
 }
 
@@ -169,6 +192,7 @@ std::optional<RecipeKind> recipe_titled(const std::string& title) {
 NetworkDescriptor make_recipe(RecipeKind kind, const RecipeFacts& facts,
                               const RecipeWishes& wishes) {
   const Shape shape = shape_of(facts);
+  if (kind == RecipeKind::ease) return make_ease(shape);
   const Rule rule = rule_of(kind, shape);
   const Index hidden = wishes.hidden.value_or(hidden_units(rule, shape));
   NetworkDescriptor network;

@@ -12,9 +12,9 @@
 /// where the rules come from and what each of them is worth.
 namespace norn {
 
-enum class RecipeKind { sigmoid, softmax };
+enum class RecipeKind { sigmoid, softmax, ease };
 
-/// "sigmoid", "softmax": in the order of RecipeKind.
+/// "sigmoid", "softmax", "ease": in the order of RecipeKind.
 const std::vector<std::string>& recipe_names();
 /// The recipe of that name, in any case; nothing when there is none.
 std::optional<RecipeKind> recipe_named(const std::string& name);
@@ -37,8 +37,9 @@ struct RecipeWishes {
   std::optional<Index> hidden;  ///< units
 };
 
-/// The complete descriptor, with layers Input, Hidden and Output whose data sets are "auto". A
-/// function of its arguments alone; numbers are rounded so that they can be read and edited.
+/// The complete descriptor, with layers Input, Hidden and Output whose data sets are "auto"; EASE
+/// has no Hidden one. A function of its arguments alone; numbers are rounded so that they can be
+/// read and edited.
 NetworkDescriptor make_recipe(RecipeKind kind, const RecipeFacts& facts,
                               const RecipeWishes& wishes = {});
 

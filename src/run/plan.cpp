@@ -20,6 +20,10 @@ PreparedRun prepare(TrainOptions options, Communicator& communicator) {
   const std::optional<RunRecord> repeated = settle(options);
   const Log log = shared_log(options.log, communicator);
   TrainingStart start = start_run(options, repeated, communicator, log);
+  if (start.network.training.method != TrainingMethod::steps)
+    throw UsageError(
+        "a plan is of steps, and EASE makes none: without it the run says what it takes before it "
+        "computes anything");
   PreparedRun run;
   run.data = bind_data(start, options, log);
   run.validation = open_validation(options, start.network, *run.data, log);

@@ -9,6 +9,8 @@
 #include "src/data/contents_checksum.h"
 #include "src/engine/data/feature_weights.h"
 #include "src/nn/descriptor_json.h"
+#include "src/nn/shapes.h"
+#include "src/run/closed_form.h"
 #include "src/run/model_access.h"
 #include "src/run/preparation.h"
 #include "src/run/ranks.h"
@@ -116,8 +118,10 @@ class TrainingRun {
   // Opens the data and trains.
   TrainResult run_from(TrainingStart& start) {
     PreparedRun run;
+    if (has_closed_form(start)) require_closed_form(options_, start, communicator_, log_);
     run.data = bind_data(start, options_, log_);
     read_record(start, *run.data);
+    if (has_closed_form(start)) return compute(start, run);
     take_sets(start, *run.data);
     run.validation = open_validation(options_, start.network, *run.data, log_);
     read_validation_record(run.validation);
@@ -131,10 +135,7 @@ class TrainingRun {
     network->set_unit_labels(run.data->unit_labels());
     load(start, *run.data, *network);
     if (recorder_.on_ops) network->measure_ops();
-    if (options_.force && !options_.model.empty() && !start.is_refit() && communicator_.rank() == 0)
-      for (const fs::path& base :
-           {options_.model, options_.checkpoint_base(), options_.refit_base()})
-        remove_checkpoints(base);
+    if (!start.is_refit()) remove_earlier();
     TrainResult result = train_and_save(*network, run, start);
     result.step = state_.step;
     result.epoch = state_.epoch;
@@ -144,6 +145,36 @@ class TrainingRun {
     options.log = network->context().log;
     result.model = ModelAccess::of(
         {ranks_, std::move(run.runtime), run.data->shapes(), std::move(network)}, state_, options);
+    return result;
+  }
+
+  void remove_earlier() {
+    if (!options_.force || options_.model.empty() || communicator_.rank() != 0) return;
+    for (const fs::path& base : {options_.model, options_.checkpoint_base(), options_.refit_base()})
+      remove_checkpoints(base);
+  }
+
+  // Weights that no steps are made for. There is nothing in it to resume.
+  TrainResult compute(TrainingStart& start, PreparedRun& run) {
+    auto network = make_closed_form(start, options_, communicator_, log_, run);
+    network->set_unit_labels(run.data->unit_labels());
+    weights_ = matrix_of(network->graph(), 0).size();
+    remove_earlier();
+    begin_record(*network, *run.data, start, run.runtime->description());
+    folder_.begin(record_, {});
+    const Clock::time_point began = Clock::now();
+    compute_closed_form(options_, run, log_, *network);
+    TrainResult result;
+    result.speed =
+        fmt::format("{} examples in {}", with_thousands(run.data->examples()),
+                    human_seconds(std::chrono::duration<double>(Clock::now() - began).count()));
+    if (!options_.model.empty()) save_model(options_.model, *network, std::nullopt);
+    finish("completed", 0, result);
+    ModelOptions options;
+    options.log = network->context().log;
+    result.model =
+        ModelAccess::of({ranks_, std::move(run.runtime), run.data->shapes(), std::move(network)},
+                        std::nullopt, options);
     return result;
   }
 
@@ -340,9 +371,13 @@ class TrainingRun {
       return;
     }
     validated_.reset();
+    finish(result.end == TrainingEnd::early_stopped ? "early_stop" : "completed", last, result);
+  }
+
+  // The model stands in its file.
+  void finish(const std::string& reason, Index last, const TrainResult& result) {
     const std::string checksum = model_checksum();
-    folder_.end(result.end == TrainingEnd::early_stopped ? "early_stop" : "completed", last,
-                options_.model, checksum);
+    folder_.end(reason, last, options_.model, checksum);
     compare_with_repeated(checksum);
     log_.info(options_.model.empty()
                   ? result.speed

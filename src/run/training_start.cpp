@@ -214,6 +214,16 @@ bool begins_with_model(const TrainOptions& options) {
   return !options.config.empty() && begins_as_netcdf(options.config);
 }
 
+void tell_recipe(const TrainOptions& options, const NetworkDescriptor& network, const Log& log) {
+  const TrainingDescriptor& training = network.training;
+  const LayerDescriptor* hidden = network.find("Hidden");
+  log.info(fmt::format(
+      "recipe {}: {}; `print_recipe` shows all of it", options.recipe,
+      hidden ? fmt::format("{} hidden units, batch {}, rate {:g}, {}", hidden->units(),
+                           training.batch, training.rate, counted(training.epochs, "epoch"))
+             : fmt::format("lambda {:g}", options.lambda.value_or(training.lambda))));
+}
+
 NetworkDescriptor read_descriptor(const TrainOptions& options, const std::string& where,
                                   std::optional<Index> epochs, const Log& log) {
   const DataSources sources = data_sources(options, where);
@@ -230,11 +240,7 @@ NetworkDescriptor read_descriptor(const TrainOptions& options, const std::string
   } else {
     network =
         make_recipe(recipe_named(options.recipe).value(), facts_of(kAutoDataset), data.wishes);
-    log.info(
-        fmt::format("recipe {}: {} hidden units, batch {}, rate {:g}, {}; `print_recipe` "
-                    "shows all of it",
-                    options.recipe, network.find("Hidden")->units(), network.training.batch,
-                    network.training.rate, counted(network.training.epochs, "epoch")));
+    tell_recipe(options, network, log);
   }
   name_data_sets(network, sources);
   return network;
@@ -243,6 +249,11 @@ NetworkDescriptor read_descriptor(const TrainOptions& options, const std::string
 // Of a model whose weights a run begins with. What validation has chosen for it was for its run.
 NetworkDescriptor begun_again(NetworkDescriptor network, const DataSources& sources) {
   TrainingDescriptor& training = network.training;
+  if (training.method == TrainingMethod::ease)
+    throw UsageError(fmt::format(
+        "{}: the model is EASE, whose weights are computed at once, so that there is nothing to go "
+        "on with; compute it for these data by `recipe` ease",
+        sources.where));
   if (is_refit(training)) training.validation = {};
   training.refit = false;
   training.last_epoch = 0;

@@ -54,7 +54,7 @@ std::string error_of(const std::string& text, bool has_data = true) {
 }
 
 TEST(Recipe, IsAWholeDescriptorThatReadsBack) {
-  for (const RecipeKind kind : {RecipeKind::sigmoid, RecipeKind::softmax}) {
+  for (const RecipeKind kind : {RecipeKind::sigmoid, RecipeKind::softmax, RecipeKind::ease}) {
     const NetworkDescriptor network = make_recipe(kind, kPackages);
     test::expect_equal(parse_network_json(to_json(network), "recipe"), network);
     EXPECT_NO_THROW(check_network(network, "recipe"));
@@ -218,9 +218,22 @@ TEST(Recipe, LengthAndRateFollowWhatIsGiven) {
   EXPECT_NEAR(wide.training.rate, usual.training.rate / 2, 0.05 * usual.training.rate);
 }
 
+TEST(Recipe, OfEaseHasNoHiddenLayerAndALambdaThatGrowsWithTheData) {
+  float before = 0.0f;
+  for (const Index entries : {0, 10000, 137005, 400000, 5000000}) {
+    const NetworkDescriptor network = make_recipe(RecipeKind::ease, {17642, 7421, entries});
+    EXPECT_EQ(network.find("Hidden"), nullptr);
+    EXPECT_EQ(network.training.method, TrainingMethod::ease);
+    EXPECT_GT(network.training.lambda, before);
+    before = network.training.lambda;
+  }
+  EXPECT_EQ(make_recipe(RecipeKind::ease, kPackages).training.lambda, 30.0f);
+}
+
 TEST(Recipe, NamesAreKnownInAnyCase) {
   EXPECT_EQ(recipe_named("SoftMax"), RecipeKind::softmax);
   EXPECT_EQ(recipe_named("sigmoid"), RecipeKind::sigmoid);
+  EXPECT_EQ(recipe_named("EASE"), RecipeKind::ease);
   EXPECT_FALSE(recipe_named("tanh").has_value());
 }
 
@@ -286,9 +299,9 @@ TEST(RecipeInAText, IsRefusedWithTheReason) {
 TEST(RecipeInAText, OfAWrongNameIsTheOneErrorAndHidesNoOther) {
   EXPECT_EQ(error_of(R"({"Recipe": "sigmod"})"),
             "net.json:1: Recipe \"sigmod\" is unknown; did you mean \"sigmoid\"? Known: sigmoid, "
-            "softmax");
+            "softmax, ease");
   EXPECT_EQ(error_of(R"({"Recipe": 5, "Layers": [{"Name": "Hidden", "N": 512}]})"),
-            "net.json:1: Recipe 5 is a number; expected one of sigmoid, softmax");
+            "net.json:1: Recipe 5 is a number; expected one of sigmoid, softmax, ease");
   const std::string two = error_of(R"({"Recipe": "sigmod", "Layers": [{"Name": "Hiden"}]})");
   EXPECT_THAT(two, HasSubstr("did you mean \"sigmoid\"?"));
   EXPECT_THAT(two, HasSubstr("layer \"Hiden\": is none of the recipe's layers"));

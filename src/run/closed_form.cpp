@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// Networks whose weights have a closed form: EASE.
+#include "src/run/closed_form.h"
+
+#include "norn/base/error.h"
+#include "src/base/text.h"
+#include "src/engine/train/ease.h"
+#include "src/nn/shapes.h"
+#include "src/run/model_session.h"
+
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace norn::run {
+namespace {
+
+constexpr Index kExamples = 1024;  // that the network predicts at a time
+
+void refuse(bool given, const char* setting, const char* why) {
+  if (given)
+    throw UsageError(fmt::format("{} does not go with EASE, {}; leave it out", setting, why));
+}
+
+void refuse_validation(const TrainOptions& options, const ValidationDescriptor& asked) {
+  const char* why =
+      "which has no epochs to choose of: hold a part out when data are imported, and evaluate it";
+  refuse(options.validation.has_data(), "`validation_input`", why);
+  refuse(asked.split > 0.0f, "`validation_split`", why);
+  refuse(!asked.early_stop.empty(), "`early_stop`", why);
+  refuse(!asked.keep_best.empty(), "`keep_best`", why);
+}
+
+void warn_of_idle_settings(const TrainOptions& options, const Log& log) {
+  const std::pair<const char*, bool> given[] = {{"batch", options.batch.has_value()},
+                                                {"epochs", options.epochs.has_value()},
+                                                {"last_epoch", options.last_epoch.has_value()},
+                                                {"rate", options.rate.has_value()},
+                                                {"lambda1", options.lambda1.has_value()},
+                                                {"optimizer", !options.optimizer.empty()},
+                                                {"seed", options.seed.has_value()},
+                                                {"shuffle", !options.shuffle.empty()},
+                                                {"rate_schedule", !options.schedule.kind.empty()}};
+  for (const auto& [name, is_given] : given)
+    if (is_given)
+      log.warning(fmt::format(
+          "`{}` has no effect: EASE is computed at once, from the data and `lambda`", name));
+}
+
+bool in_main_memory(const Context& context) {
+  return context.compute.memory.is_host();
+}
+
+// Refused before anything large is allocated.
+void require_room(const Dataset& input, Index items, const PreparedRun& run) {
+  const RowOffset entries = input.row_entries();
+  const bool on_host = in_main_memory(*run.context);
+  const EaseMemory needed = ease_memory(items, entries);
+  const Index weights = on_host ? items * items * Index(sizeof(float)) : 0;
+  const std::int64_t all = needed.gram_bytes + needed.entries_bytes + weights;
+  const std::int64_t available = available_memory_bytes(run.context->compute.executor.lanes());
+  if (all <= available) return;
+  throw DeviceError(
+      fmt::format("EASE of {} items needs {} of memory (Gram matrix in float64 {}, weights {}, "
+                  "entries {}), but "
+                  "{} are available, in which {} items fit; leave out items that few examples "
+                  "have, use a larger "
+                  "machine, or `recipe` sigmoid",
+                  with_thousands(items), human_bytes(double(all)),
+                  human_bytes(double(needed.gram_bytes)), human_bytes(double(weights)),
+                  human_bytes(double(needed.entries_bytes)), human_bytes(double(available)),
+                  with_thousands(most_ease_items(available, entries, on_host))));
+}
+
+}  // namespace
+
+void require_closed_form(const TrainOptions& options, const TrainingStart& start,
+                         const Communicator& communicator, const Log& log) {
+  require_ease(start.network, start.where);
+  refuse_validation(options, start.network.training.validation);
+  refuse(start.network.training.refit, "`refit`", "which trains on everything");
+  refuse(start.weights.has_value(), "`resume`", "which is computed at once");
+  refuse(options.verify > 0, "`verify`", "which makes no steps");
+  if (communicator.size() > 1)
+    throw UsageError(
+        fmt::format("EASE is computed by one process, and this run has {} ranks; start it without "
+                    "mpirun: `threads` are its parallelism",
+                    communicator.size()));
+  warn_of_idle_settings(options, log);
+}
+
+std::unique_ptr<Network> make_closed_form(TrainingStart& start, const TrainOptions& options,
+                                          Communicator& communicator, const Log& log,
+                                          PreparedRun& run) {
+  NetworkDescriptor& network = start.network;
+  network.training.batch =
+      std::min(network.training.batch, std::max<Index>(1, run.data->examples()));
+  run.runtime = make_runtime(options.device, communicator);
+  run.context = std::make_unique<Context>(run.runtime->context(communicator, log));
+  const std::vector<DatasetShape> shapes = run.data->shapes();
+  const Graph graph = make_graph(network, shapes, start.where);
+  require_runnable(graph, Use::prediction, start.where);
+  const auto& layers = graph.network.layers;
+  const Index items = layers.front().units();
+  if (layers.back().units() != items)
+    throw UsageError(fmt::format(
+        "EASE is for outputs that are the inputs, and there are {} inputs and {} outputs; give "
+        "targets of the inputs' features, or use `recipe` sigmoid",
+        items, layers.back().units()));
+  require_room(run.data->set_of(0), items, run);
+  return make_network(network, shapes, start.where, *run.runtime, *run.context, kExamples);
+}
+
+void compute_closed_form(const TrainOptions& options, const PreparedRun& run, const Log& log,
+                         Network& network) {
+  // A GPU's executor has one lane, for the host's part of its work.
+  std::optional<Executor> lanes;
+  if (!in_main_memory(*run.context)) lanes.emplace(options.device.threads);
+  Executor& executor = lanes ? *lanes : run.context->compute.executor;
+  log.info(fmt::format(
+      "{} weights, lambda {:g}, {} of Gram matrix, computed on the CPU, {}",
+      with_thousands(matrix_of(network.graph(), 0).size()), network.descriptor().training.lambda,
+      human_bytes(double(ease_memory(network.descriptor().layers.front().units(), 0).gram_bytes)),
+      counted(executor.lanes(), "thread")));
+  compute_ease(run.data->set_of(0), run.data->set_of(1), network.descriptor().training.lambda,
+               executor, network);
+}
+
+}  // namespace norn::run

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inverse of symmetric matrices: against the identity, of sizes around the blocks, by bits on
+// any number of lanes.
+#include "kernels/symmetric_inverse.h"
+
+#include "tests/kernels/samples.h"
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace norn {
+namespace {
+
+class SymmetricInverse : public samples::RandomTest {
+ protected:
+  // X'X + I of a random X, [n x n] with a gap between rows. The upper triangle is not a number.
+  std::vector<double> draw(Index n, Index stride) {
+    const Index rows = 1 + below(30);
+    std::vector<double> x(std::size_t(rows * n)), a(std::size_t(n * stride), NAN);
+    for (double& value : x) value = double(below(2001)) / 1000.0 - 1.0;
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j <= i; ++j) {
+        double sum = i == j ? 1.0 : 0.0;
+        for (Index r = 0; r < rows; ++r)
+          sum += x[std::size_t(r * n + i)] * x[std::size_t(r * n + j)];
+        a[std::size_t(i * stride + j)] = sum;
+      }
+    return a;
+  }
+};
+
+TEST_F(SymmetricInverse, TimesTheMatrixIsTheIdentity) {
+  std::vector<Index> sizes = {1, 2, 191, 192, 193, 256, 257};
+  for (int i = 0; i < 4; ++i) sizes.push_back(1 + below(420));
+  Executor executor(2);
+  for (const Index n : sizes) {
+    SCOPED_TRACE(n);
+    const Index stride = n + below(4);
+    const std::vector<double> a = draw(n, stride);
+    std::vector<double> inverse = a;
+    EXPECT_GT(invert_symmetric(executor, {inverse.data(), n, n, stride}), 0.5);
+    const auto at = [&](Index i, Index j) {
+      return a[std::size_t(std::max(i, j) * stride + std::min(i, j))];
+    };
+    double worst = 0.0;
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j < n; j += 1 + n / 40) {
+        double sum = i == j ? -1.0 : 0.0;
+        for (Index k = 0; k < n; ++k) sum += at(i, k) * inverse[std::size_t(k * stride + j)];
+        worst = std::max(worst, std::abs(sum));
+        EXPECT_EQ(inverse[std::size_t(i * stride + j)], inverse[std::size_t(j * stride + i)]);
+      }
+    EXPECT_LT(worst, 1e-10);
+  }
+}
+
+TEST_F(SymmetricInverse, HasTheSameBitsOnAnyNumberOfLanes) {
+  const Index n = 300 + below(400);
+  const std::vector<double> a = draw(n, n);
+  std::vector<std::vector<double>> results;
+  for (const int lanes : {1, 2, 7}) {
+    Executor executor(lanes);
+    results.push_back(a);
+    invert_symmetric(executor, {results.back().data(), n, n, n});
+    EXPECT_EQ(std::memcmp(results.back().data(), results.front().data(), a.size() * sizeof(double)),
+              0);
+  }
+}
+
+TEST_F(SymmetricInverse, SaysWhatIsNotPositiveDefinite) {
+  const Index n = 1 + below(300);
+  std::vector<double> a = draw(n, n);
+  const Index bad = below(n);
+  a[std::size_t(bad * n + bad)] = -1.0;
+  Executor executor(2);
+  EXPECT_FALSE(invert_symmetric(executor, {a.data(), n, n, n}) > 0.0);
+}
+
+}  // namespace
+}  // namespace norn
