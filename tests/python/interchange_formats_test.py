@@ -63,6 +63,21 @@ def test_safetensors_without_a_descriptor_need_one(draw, tmp_path):
     assert np.array_equal(found.parameters["Output2 bias"], np.zeros(5))
 
 
+def test_modules_that_may_stand_for_each_other_are_refused(tmp_path, draw):
+    import safetensors.numpy as numpy_files
+    width = int(draw.integers(1, 10))
+    names = ["Input", "First", "Second", "Output"]
+    like = {"Name": "deep", "Kind": "FeedForward", "ErrorFunction": "L2", "Layers": [
+        {"Name": name, "Kind": kind, "N": width, **({"DataSet": "x", "Sparse": True} if kind == "Input" else {"Activation": "Linear"})}
+        for name, kind in zip(names, ("Input", "Hidden", "Hidden", "Output"))]}
+    weights = {f"{name}.weight": np.full((width, width), number, np.float32) for number, name in enumerate("abc")}
+    numpy_files.save_file(weights, tmp_path / "alike.safetensors")
+    with pytest.raises(norn.DataError, match="which of .* is which of .* does not follow from their extents"):
+        norn.import_safetensors(tmp_path / "alike.safetensors", like=like)
+    named = norn.import_safetensors(tmp_path / "alike.safetensors", like=like, names=dict(zip("abc", names[1:])))
+    assert [int(named.parameters[f"{one} -> {other}"][0, 0]) for one, other in zip(names, names[1:])] == [0, 1, 2]
+
+
 def sequential(random, embedding=False, square=False):
     """The state_dict of a Sequential with batch normalisation, and its descriptor."""
     h = 9 if square else 6

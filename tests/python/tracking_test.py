@@ -204,3 +204,38 @@ def test_what_fails_at_the_end_does_not_lose_the_model(draw, caplog):
     with pytest.raises(norn.DivergenceError):
         recommender(rate=1e30, optimizer="SGD").fit(baskets.matrix, callbacks=[Fails()])
     assert told[2:] == ["stopped", "failed"]
+
+
+def test_the_bar_shows_the_examples_that_are_done(baskets, monkeypatch):
+    """And each is shown once, in whatever steps."""
+    made = []
+
+    class Bar:
+        def __init__(self, total, initial, **_):
+            self.total, self.n, self.seen, self.words, self.closed = total, initial, [initial], [], False
+            made.append(self)
+
+        def update(self, more):
+            self.n += more
+            self.seen.append(self.n)
+
+        def set_description(self, text, refresh):
+            self.words.append(text)
+
+        def set_postfix_str(self, text, refresh):
+            self.words.append(text)
+
+        def close(self):
+            self.closed = True
+
+    monkeypatch.setitem(sys.modules, "tqdm", types.ModuleType("tqdm"))
+    monkeypatch.setitem(sys.modules, "tqdm.auto", types.SimpleNamespace(tqdm=Bar))
+    progress = norn.progress()
+    progress.step_seconds = 0.0
+    recommender().fit(baskets.matrix, callbacks=progress)
+    (bar,) = made
+    examples = baskets.matrix.shape[0]
+    assert bar.total == 3 * examples and bar.seen == sorted(bar.seen) and bar.seen[0] == 0 and bar.n == bar.total and bar.closed
+    steps = -(-examples // 20)
+    assert set(bar.seen) <= {min(epoch * examples + 20 * step, (epoch + 1) * examples) for epoch in range(3) for step in range(steps + 1)}
+    assert "epoch 3 of 3" in bar.words and any(text.startswith("cost ") for text in bar.words)
