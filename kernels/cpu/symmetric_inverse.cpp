@@ -21,11 +21,11 @@ Index tiles(Index size) {
   return (size + kTile - 1) / kTile;
 }
 
-// w = w l^-1, or w l^-T.
-void solve_right(MatrixView<const double> l, CBLAS_TRANSPOSE transposed, MatrixView<double> w) {
+// w = w x, or w x', of a lower triangle x.
+void multiply_right(MatrixView<const double> x, CBLAS_TRANSPOSE transposed, MatrixView<double> w) {
   if (w.rows == 0) return;
-  cblas_dtrsm(CblasRowMajor, CblasRight, CblasLower, transposed, CblasNonUnit, blas_size(w.rows),
-              blas_size(w.cols), 1.0, l.data, stride_of(l), w.data, stride_of(w));
+  cblas_dtrmm(CblasRowMajor, CblasRight, CblasLower, transposed, CblasNonUnit, blas_size(w.rows),
+              blas_size(w.cols), 1.0, x.data, stride_of(x), w.data, stride_of(w));
 }
 
 class Sweep {
@@ -40,22 +40,23 @@ class Sweep {
   double columns(Index first, Index width) {
     begin_ = first;
     end_ = first + width;
-    const MatrixView<double> l{factor_.data(), width, width, width};
-    for (Index r = 0; r < width; ++r) std::copy_n(a_.row(first + r) + first, width, l.row(r));
-    const double least = cholesky_factor(executor_, l);
+    const MatrixView<double> x{factor_.data(), width, width, width};
+    for (Index r = 0; r < width; ++r) std::copy_n(a_.row(first + r) + first, width, x.row(r));
+    double least = 0.0;
+    cholesky_factors(executor_, x, {}, {&least, 1});
     if (!(least > 0.0)) return least;
     executor_.for_ranges(a_.rows, kTile, [&](Index from, Index to, int) {
       take(from, to);
-      solve_right(l, CblasTrans, panel().row_range(from, to - from));
+      multiply_right(x, CblasTrans, panel().row_range(from, to - from));
     });
     const Index count = tiles(a_.rows);
     // The largest first, so that lanes end together.
     executor_.for_each(count, [&](Index number, int) { update((count - 1 - number) * kTile); });
     executor_.for_ranges(a_.rows, kTile, [&](Index from, Index to, int) {
-      solve_right(l, CblasNoTrans, panel().row_range(from, to - from));
+      multiply_right(x, CblasNoTrans, panel().row_range(from, to - from));
       put(from, to);
     });
-    put_pivot(l);
+    put_pivot(x);
     return least;
   }
 
@@ -87,21 +88,18 @@ class Sweep {
                 a_.row(first), stride_of(a_));
   }
 
-  // - l^-T l^-1
-  void put_pivot(MatrixView<const double> l) {
-    std::vector<double> unit(std::size_t(l.size()), 0.0);
-    const MatrixView<double> inverse{unit.data(), l.rows, l.cols, l.cols};
-    for (Index r = 0; r < l.rows; ++r) inverse(r, r) = -1.0;
-    solve_right(l, CblasTrans, inverse);
-    solve_right(l, CblasNoTrans, inverse);
-    for (Index r = 0; r < l.rows; ++r)
-      std::copy_n(inverse.row(r), l.cols, a_.row(begin_ + r) + begin_);
+  // - x' x
+  void put_pivot(MatrixView<const double> x) {
+    const MatrixView<double> pivot = a_.row_range(begin_, x.rows).columns(begin_, x.cols);
+    cholesky_inverse(executor_, x, pivot);
+    for (Index r = 0; r < x.rows; ++r)
+      for (Index c = 0; c < x.cols; ++c) pivot(r, c) = -pivot(r, c);
   }
 
   Executor& executor_;
   MatrixView<double> a_;
   std::vector<double> panel_;   // [n x block]
-  std::vector<double> factor_;  // [block x block]
+  std::vector<double> factor_;  // [block x block] inverse factor of a pivot
   Index begin_ = 0, end_ = 0;
 };
 

@@ -2,6 +2,7 @@
 """What is wrong with a table is told with its column, row and value; filters with the place in their text."""
 import datetime
 import json
+import subprocess
 
 import numpy as np
 import pytest
@@ -281,3 +282,17 @@ def test_rules_for_rows_hold_in_every_text(tmp_path):
     with pytest.raises(norn.DataError, match=r"t.txt:2: example \"b\" has no features; remove it, or choose with `empty_rows` drop"):
         norn.Dataset.from_table(tmp_path / "t.txt")
     assert norn.Dataset.from_table(tmp_path / "t.txt", empty_rows="drop").example_labels == ["a", "c"]
+
+
+@pytest.mark.parametrize("words, data, said", [
+    ("dimensions: examplesDim0 = 2; dataDim0 = 4; variables: float data0(dataDim0); :attributes0 = 0; :dataType0 = 4;",
+     "data0 = 1, 2, 3, 4;", "is dense"),
+    ("dimensions: examplesDim0 = 2; sparseDataDim0 = 2; variables: uint sparseStart0(examplesDim0); uint sparseEnd0(examplesDim0); "
+     "uint sparseIndex0(sparseDataDim0); float dataWeight0(examplesDim0); :attributes0 = 131; :dataType0 = 0;",
+     "sparseStart0 = 0, 1; sparseEnd0 = 1, 2; sparseIndex0 = 1, 0; dataWeight0 = 1, 0.5;", "has weights of examples")])
+def test_files_of_more_than_sparse_examples_are_refused(tmp_path, words, data, said):
+    (tmp_path / "x.cdl").write_text(
+        f'netcdf x {{ {words} :datasets = 1; :name0 = "x"; :kind0 = 0; :dimensions0 = 1; :width0 = 2; data: {data} }}')
+    subprocess.run(["ncgen", "-4", "-o", tmp_path / "x.nc", tmp_path / "x.cdl"], check=True)
+    with pytest.raises(norn.DataError, match=f'x.nc: data set "x" {said}, and norn.Dataset holds sparse examples alone'):
+        norn.Dataset.from_netcdf(tmp_path / "x.nc")
