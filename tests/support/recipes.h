@@ -211,6 +211,15 @@ inline Recipe pooling_recipe() {
   return recipe;
 }
 
+/// Values of targets become weights of their entries, some of them near 0.
+inline void weigh_entries(Recipe& recipe) {
+  for (LayerDescriptor& layer : recipe.network.layers)
+    if (layer.kind == LayerKind::output) layer.entry_weights.scheme = EntryWeightScheme::value;
+  recipe.targets.valued = true;
+  recipe.targets.low = 0.0f;
+  recipe.targets.high = 4.0f;
+}
+
 inline std::vector<Recipe> all_recipes() {
   std::vector<Recipe> all;
   all.push_back(deep_recipe("softmax", Adam{}, 0.003f, SoftMax{}));
@@ -269,6 +278,9 @@ inline std::vector<Recipe> all_recipes() {
   if (computes_by_example()) all.push_back(convolution_recipe());
   all.push_back(factored_recipe(FactoredRule::newton, Adam{}));
   if (computes_by_example()) all.push_back(pooling_recipe());
+
+  all.push_back(deep_recipe("weights of entries", Adam{}, 0.003f, Activation(Sigmoid{})));
+  weigh_entries(all.back());
   return all;
 }
 
