@@ -33,8 +33,8 @@ def weighed(wanted: Any, weights: Any, argument: str) -> Any:
     """What is to be predicted with its weights in the place of its values. Raises UsageError where the two have not the same entries,
     DataError for weights that are none."""
     if isinstance(matrix_of(wanted), Mapping) and not sp.issparse(matrix_of(wanted)):
-        raise UsageError("`sample_weight`: a matrix is for a network with one data set of targets; of several give the weights as values of "
-                         "`targets`, and \"EntryWeights\" in the network")
+        raise UsageError("`sample_weight`: a matrix is for a network with one data set of targets; of several give the weights as values "
+                         "of `targets`, and \"EntryWeights\" in the network")
     targets = without_zeros(csr_of(wanted, argument), argument)
     given = csr_of(weights, "sample_weight")
     if given.shape != targets.shape:

@@ -211,8 +211,8 @@ def data_settings(network: Network | None, known: Any, wanted: Any, validation: 
     if _entry_weights.are_of_entries(weights):
         weighed = _entry_weights.weighed(wanted, weights, arguments[1])
         if set(set_names(network, "Input", name)) & set(set_names(network, "Output", name)):
-            raise UsageError("`sample_weight`: the network reads one data set on both sides, whose values are those of the inputs; name another "
-                             "one in \"DataSet\" of the Output layer")
+            raise UsageError("`sample_weight`: the network reads one data set on both sides, whose values are those of the inputs; name "
+                             "another one in \"DataSet\" of the Output layer")
         native = {"sets": sets_of(network, name, known, weighed, (arguments[0], "sample_weight"), indicator=False)}
         native |= {"entry_weights": "value"} if indicator else {}
     else:

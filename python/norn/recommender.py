@@ -97,7 +97,7 @@ class Recommender:
             Entries of the same user and unit are added up. Of an array of NumPy what is not zero.
         targets: what is to be predicted from it; None: the Dataset's targets, or the same units. Their values do not count.
         validation: the share of users to validate with, such as 0.1, or a pair (user_items, held_out), or a Dataset with targets.
-        weights, sample_weight: one of the two: [users], what each counts, or CSR, what each entry of the targets does; at least 0, not all 0.
+        weights, sample_weight: one of the two: [users], what each counts, or CSR, what each target does; at least 0, not all 0.
         callbacks: one or a list of them: `norn.early_stopping(...)` and its like, and functions, which are called with an
             Environment after each epoch and validation.
         resume: goes on with a run that Ctrl-C or a callback stopped, to the bits that it would have had, with its data and settings.

@@ -94,7 +94,8 @@ class Bytes(EntryWeights):
         self.train("-e", "400", "--resume", model="killed.nc")
         self.same("model.nc", "killed.nc")
         self.fail_with(2, "--entry-weights cannot change when a run is resumed: ",
-                       "trainer", "-c", "net.json", "-i", "train.nc", "-n", "killed.nc", "-e", "401", "--resume", "--entry-weights", "value")
+                       "trainer", "-c", "net.json", "-i", "train.nc", "-n", "killed.nc", "-e", "401", "--resume", "--entry-weights",
+                       "value")
 
     def test_are_those_of_no_weights_where_all_are_one(self):
         self.write_targets([[1] * len(row) for row in self.known])
@@ -113,7 +114,8 @@ class Refused(EntryWeights):
         self.use(Scheme="Linear")
         self.fail_with(3, f"train.nc: data set \"gl_output\": example 7: the weight of column {self.known[7][0]} is -3 by its value, "
                           f"expected at least 0; 2 of {entries:,} entries are such, and layer \"Output\" reads values as weights, "
-                          "EntryWeights Linear: correct the data, or remove the key", "trainer", "-c", "net.json", "-i", "train.nc", "-n", "m.nc")
+                          "EntryWeights Linear: correct the data, or remove the key", "trainer", "-c", "net.json", "-i", "train.nc", "-n",
+                       "m.nc")
 
     def test_words_and_numbers_that_mean_nothing(self):
         self.use()
@@ -124,8 +126,8 @@ class Refused(EntryWeights):
         done = self.succeed(*common, "--entry-alpha", "2")
         self.assertIn("--entry-alpha has no effect without weights of entries; --entry-weights chooses some", done.stderr)
         self.write_targets(None, "ones.nc")
-        self.fail_with(2, "--recipe ease: \"Method\": \"Ease\" counts every entry once: without EntryWeights", "trainer", "--recipe", "ease",
-                       "-i", "ones.nc", "-n", "ease.nc", "--entry-weights", "linear")
+        self.fail_with(2, "--recipe ease: \"Method\": \"Ease\" counts every entry once: without EntryWeights", "trainer", "--recipe",
+                       "ease", "-i", "ones.nc", "-n", "ease.nc", "--entry-weights", "linear")
 
 
 if __name__ == "__main__":

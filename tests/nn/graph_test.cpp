@@ -195,26 +195,6 @@ TEST(Graph, FeaturesAreWeightedInSparseDataOnly) {
             "import the data as sparse");
 }
 
-TEST(Graph, EntriesAreWeighedInSparseTargetsByParametersOfTheirScheme) {
-  const auto with = [&](const std::string& data, const std::string& keys) {
-    return fault_of(R"({"N": "auto", "DataSet": "users"}, {"N": "auto", "DataSet": ")" + data +
-                    R"(", "EntryWeights": {"Scheme": )" + keys + "}}");
-  };
-  EXPECT_EQ(with("users", R"("Value")"), "none");
-  EXPECT_EQ(with("users", R"("linear", "Alpha": 40)"), "none");
-  EXPECT_EQ(with("users", R"("Log", "Alpha": 2, "Epsilon": 0.1)"), "none");
-  EXPECT_EQ(with("images", R"("Linear")"),
-            "net:1: layer \"Output1\": EntryWeights Linear is for sparse targets, and data set "
-            "\"images\" is dense: its values are targets; remove the key, or import the data as "
-            "sparse");
-  EXPECT_EQ(with("users", R"("Value", "Alpha": 2)"),
-            "net:1: layer \"Output1\": EntryWeights: Alpha 2 has no effect with Scheme Value; "
-            "remove it");
-  EXPECT_EQ(with("users", R"("Linear", "Epsilon": 2)"),
-            "net:1: layer \"Output1\": EntryWeights: Epsilon 2 has no effect with Scheme Linear; "
-            "remove it");
-}
-
 TEST(Graph, SkipsMustHaveTheSameSizeAndBeDense) {
   EXPECT_EQ(
       fault_of(R"({"N": 4}, {"N": 3}, {"N": 4, "Skip": ["Hidden1", "Input0"]})"),
