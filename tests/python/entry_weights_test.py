@@ -23,7 +23,7 @@ def parameters(model):
 
 
 def fitted(data, **more):
-    names = ("recipe", "network", "entry_weights", "entry_alpha", "entry_epsilon", "threads")
+    names = ("recipe", "hidden", "epochs", "network", "entry_weights", "entry_alpha", "entry_epsilon", "threads")
     settings = {name: more.pop(name) for name in names if name in more}
     given = SETTINGS | settings
     if "network" in settings:
@@ -71,6 +71,29 @@ def test_laws_make_weights_of_a_matrix_or_of_values(baskets, counts):
     network = {"Recipe": "sigmoid", "Layers": [{"Name": "Hidden", "N": 8},
                                                {"Name": "Output", "EntryWeights": {"Scheme": "Linear", "Alpha": 2.5}}]}
     assert parameters(fitted(counts, network=network)) == parameters(of_values)
+
+
+def test_what_counts_more_is_learned_sooner(draw):
+    """Users like units of a group, often, and meet any others once: what of their group they lack is found by the counts."""
+    users, units, group = 900, 160, 20
+    columns, times, wanted = [], [], []
+    for _ in range(users):
+        own = draw.permutation(group)[:10] + group * int(draw.integers(units // group))
+        seen = np.concatenate([own[:5], draw.integers(0, units, 9)])
+        columns.append(seen)
+        times.append(np.concatenate([2 + draw.poisson(6, 5), np.ones(9, int)]))
+        wanted.append(own[5:])
+    made = lambda values, where: sp.csr_matrix((values, (np.repeat(np.arange(users), len(where[0])), np.concatenate(where))),
+                                               shape=(users, units), dtype=np.float32)
+    counts = made(np.concatenate(times), columns)
+    seen = (counts > 0).astype(np.float32)
+    lacked = made(np.ones(users * 5), wanted)
+    lacked = sp.csr_matrix(lacked - lacked.multiply(seen))
+    lacked.eliminate_zeros()
+    for recipe in ("sigmoid", "softmax"):
+        found = [fitted(seen, recipe=recipe, hidden=32, epochs=40, **more).evaluate(seen, lacked, k=20)["ndcg@20"]
+                 for more in ({}, {"entry_weights": "linear", "entry_alpha": 1, "sample_weight": counts})]
+        assert found[1] > found[0] + 0.08, (recipe, found)
 
 
 def test_runs_go_on_with_weights(baskets, counts, tmp_path):
