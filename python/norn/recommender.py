@@ -95,7 +95,7 @@ class Recommender:
         user_items: [users, units], a CSR matrix of SciPy or a Dataset: what each user has. int32 indices and float32
             values are read where they stand, and must not be changed meanwhile; where all values are 1 there are none.
             Entries of the same user and unit are added up. Of an array of NumPy what is not zero.
-        targets: what is to be predicted from it; None: the Dataset's targets, or the same units. Their values do not count.
+        targets: what is to be predicted from it; None: the Dataset's targets, or the same units. Values count for `entry_weights` alone.
         validation: the share of users to validate with, such as 0.1, or a pair (user_items, held_out), or a Dataset with targets.
         weights, sample_weight: one of the two: [users], what each counts, or CSR, what each target does; at least 0, not all 0.
         callbacks: one or a list of them: `norn.early_stopping(...)` and its like, and functions, which are called with an
