@@ -8,6 +8,12 @@
 /// Cost and delta of one block of an output layer, from its pre-activations and the targets.
 namespace norn {
 
+/// A stored entry: the target's value, and what its cost and delta are multiplied by.
+struct StoredTarget {
+  float value = 1.0f;
+  float weight = 1.0f;
+};
+
 /// The targets of a batch; a kernel looks at the columns of its own block.
 struct TargetView {
   CsrView sparse;  ///< whole rows; columns ascend within a row. Used when is_sparse.
@@ -16,7 +22,13 @@ struct TargetView {
   bool is_sparse = true;
   bool ignore_absent =
       false;  ///< SparseIgnoreZero: entries that are not stored have neither cost nor delta
-  VectorView<const float> weight;  ///< [B] weight of each example, or empty for 1
+  VectorView<const float> weight;       ///< [B] weight of each example, or empty for 1
+  const float* entry_weight = nullptr;  ///< one a stored entry of `sparse`, at least 0; null: 1
+
+  NORN_HD StoredTarget stored(RowOffset entry) const {
+    return {sparse.value == nullptr ? 1.0f : sparse.value[entry],
+            entry_weight == nullptr ? 1.0f : entry_weight[entry]};
+  }
 };
 
 /// The loss of a layer of independent units.
@@ -66,7 +78,7 @@ class CostKernels {
   static constexpr int row_fraction_bits = 36;
 
   /// delta = weight * boost * d cost / d z in place of z; *cost = the block's summed cost (without
-  /// boost).
+  /// boost). The weight is the example's, of stored entries times their own.
   ///   z_to_delta [B x W] pre-activations of units [first_unit, first_unit + W)
   ///   bf16 [B x W] also becomes the delta as a bf16 copy; or empty
   /// Deltas are per example: not divided by the batch. Costs are summed in float64 in a fixed

@@ -30,9 +30,8 @@ struct SoftMaxTargetRule {
     const RowOffset stored = target.sparse.row_begin[r + 1] - target.sparse.row_begin[r];
     return stored == 0 ? 0.0f : scale / float(stored);
   }
-  /// tau of stored entry i of a row whose values, or null, are `value`.
-  NORN_HD float stored(float unit, const float* value, Index i) const {
-    return uses_values && value != nullptr ? unit * value[i] : unit;
+  NORN_HD float stored(float unit, const StoredTarget& target) const {
+    return (uses_values ? unit * target.value : unit) * target.weight;
   }
   /// tau of a dense target: those that do not use values count exact ones only.
   NORN_HD float dense(float unit, float t) const {

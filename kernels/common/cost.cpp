@@ -19,6 +19,8 @@ void require_target(const TargetView& target, Index rows, Index first_unit, Inde
   } else {
     require(target.dense.rows == rows, "cost: dense targets and pre-activations differ in rows");
   }
+  require(target.is_sparse || target.entry_weight == nullptr,
+          "cost: weights of entries are for sparse targets");
   require(target.weight.empty() || target.weight.size == rows,
           "cost: example weights must be empty or one a row");
 }

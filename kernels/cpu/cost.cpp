@@ -59,10 +59,10 @@ struct UnitLoss {
     const float factor = row.weight * boost.one;
     for (Index i = 0; i < row.stored; ++i) {
       const float z_i = saved[std::size_t(i)];
-      const float t = loss.stored_target(row.value == nullptr ? 1.0f : row.value[i]);
-      const ElementCost<float> e = element_cost(f, loss, z_i, t);
-      z[Index(row.column[i]) - first_unit] = factor * e.delta;
-      cost += double(e.cost);
+      const StoredTarget stored = row.entry(i);
+      const ElementCost<float> e = element_cost(f, loss, z_i, loss.stored_target(stored.value));
+      z[Index(row.column[i]) - first_unit] = factor * stored.weight * e.delta;
+      cost += double(stored.weight) * double(e.cost);
       if (counts_absent) cost -= double(element_cost(f, loss, z_i, 0.0f).cost);
     }
     return cost;

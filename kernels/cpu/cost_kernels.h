@@ -47,10 +47,15 @@ inline AbsentEntries absent_entries(const TargetView& target) {
 struct RowTargets {
   const Column* column = nullptr;  ///< stored entries: unit numbers of the whole layer, ascending
   const float* value = nullptr;    ///< their values, or null: all 1
-  Index stored = 0;                ///< how many of them
-  const float* dense = nullptr;    ///< dense targets of the block's first units
-  Index dense_count = 0;           ///< how many of them; the units beyond have target 0
-  float weight = 1.0f;             ///< of the example
+  const float* entry_weight = nullptr;  ///< their weights, or null: all 1
+  Index stored = 0;                     ///< how many of them
+  const float* dense = nullptr;         ///< dense targets of the block's first units
+  Index dense_count = 0;                ///< how many of them; the units beyond have target 0
+  float weight = 1.0f;                  ///< of the example
+
+  StoredTarget entry(Index i) const {
+    return {value == nullptr ? 1.0f : value[i], entry_weight == nullptr ? 1.0f : entry_weight[i]};
+  }
 };
 
 /// The part of row r that belongs to units [first_unit, first_unit + width).
@@ -70,6 +75,7 @@ inline RowTargets row_targets(const TargetView& target, Index r, Index first_uni
       from, end, [&](Column column) { return Index(column) < first_unit + width; });
   row.column = from;
   row.value = x.value == nullptr ? nullptr : x.value + (from - x.column);
+  if (target.entry_weight != nullptr) row.entry_weight = target.entry_weight + (from - x.column);
   row.stored = to - from;
   return row;
 }

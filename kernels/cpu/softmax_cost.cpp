@@ -73,7 +73,7 @@ struct CrossEntropyLoss {
     double sum = 0;
     for (Index i = 0; i < row.stored; ++i) {
       const float y = scale.probability(z[Index(row.column[i]) - first_unit]);
-      sum += double(rule.gated(y, rule.stored(unit, row.value, i)));
+      sum += double(rule.gated(y, rule.stored(unit, row.entry(i))));
     }
     sum += strips::sum_of_strips(row.dense_count, [&](Index first, Index count, float* tau) {
       for (Index c = 0; c < count; ++c)
@@ -96,7 +96,7 @@ struct CrossEntropyLoss {
     for (Index i = 0; i < row.stored; ++i) {
       const float z_i = saved[std::size_t(i)];
       const float e = math::exp_nonpositive(z_i - scale.maximum);
-      const float tau = rule.gated(e * scale.inverse_total, rule.stored(unit, row.value, i));
+      const float tau = rule.gated(e * scale.inverse_total, rule.stored(unit, row.entry(i)));
       z[Index(row.column[i]) - first_unit] = boost.one * (e * factor - tau);
       cost += double(tau) * scale.minus_log(z_i);
     }
@@ -128,10 +128,6 @@ template <typename L>
 struct JacobianLoss {
   L loss;
 
-  float stored_target(const RowTargets& row, Index i) const {
-    return loss.stored_target(row.value == nullptr ? 1.0f : row.value[i]);
-  }
-
   /// Sum over the units of y * d cost / d y, not yet weighted.
   double coupling(const RowTargets& row, const RowScale& scale, AbsentEntries absent,
                   Index first_unit, const float* z, Index n) const {
@@ -154,7 +150,8 @@ struct JacobianLoss {
           });
     for (Index i = 0; i < row.stored; ++i) {
       const float y = scale.probability(z[Index(row.column[i]) - first_unit]);
-      sum += double(y * loss.slope(y, stored_target(row, i)));
+      const StoredTarget stored = row.entry(i);
+      sum += double(y * (stored.weight * loss.slope(y, loss.stored_target(stored.value))));
       if (counts_absent) sum -= double(y * loss.slope(y, 0.0f));
     }
     return sum;
@@ -200,10 +197,11 @@ struct JacobianLoss {
     const float coupling = float(scale.coupling);
     for (Index i = 0; i < row.stored; ++i) {
       const float y = scale.probability(saved[std::size_t(i)]);
-      const float t = stored_target(row, i);
+      const StoredTarget stored = row.entry(i);
+      const float t = loss.stored_target(stored.value);
       z[Index(row.column[i]) - first_unit] =
-          boost.one * (y * (row.weight * loss.slope(y, t) - coupling));
-      cost += double(loss.cost(y, t));
+          boost.one * (y * (row.weight * stored.weight * loss.slope(y, t) - coupling));
+      cost += double(stored.weight) * double(loss.cost(y, t));
       if (counts_absent) cost -= double(loss.cost(y, 0.0f));
     }
     return cost;
@@ -264,7 +262,7 @@ void CpuCostKernels::do_target_coupling(const SoftMaxCost& rule, const TargetVie
       const RowTargets row = row_targets(target, r, 0, width);
       const float unit = targets.unit(rule, target, r);
       double sum = 0;
-      for (Index i = 0; i < row.stored; ++i) sum += double(targets.stored(unit, row.value, i));
+      for (Index i = 0; i < row.stored; ++i) sum += double(targets.stored(unit, row.entry(i)));
       for (Index c = 0; c < row.dense_count; ++c) sum += double(targets.dense(unit, row.dense[c]));
       coupling[r] = to_fixed(-sum, out_of_range);
     }

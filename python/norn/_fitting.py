@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _core
+from . import _core, _entry_weights
 from ._arrays import held_out_parts, is_by_name, labels_of, memory_set, tell_of_negative, tell_of_parts
 from ._words import count, integer, word
 from .data.matrices import has_entries, matrix_of, sparse_of
@@ -105,8 +105,10 @@ def examples_of(data: Any) -> int:
     return matrix_of(next(iter(data.values())) if is_by_name(data) else data).shape[0]
 
 
-def sets_of(network: Network | None, name: str, known: Any, wanted: Any, arguments: tuple[str, str], weights: Any = None) -> list[Any]:
-    """Known units for the inputs, wanted ones, without values, for the outputs. Several sets come by their names."""
+def sets_of(network: Network | None, name: str, known: Any, wanted: Any, arguments: tuple[str, str], weights: Any = None,
+            indicator: bool | None = True) -> list[Any]:
+    """Known units for the inputs, wanted ones for the outputs. Several sets come by their names. `indicator`: of the outputs'
+    sets, as memory_set() has it: values that they have are weights of entries."""
     sets: dict[str, Any] = {}
     for data, kind, argument in ((known, "Input", arguments[0]), (wanted, "Output", arguments[1])):
         if data is None:
@@ -121,8 +123,8 @@ def sets_of(network: Network | None, name: str, known: Any, wanted: Any, argumen
             if one not in sets:
                 if isinstance(matrix, np.ndarray) and one in sparse_names(network, name):
                     matrix = sparse_of(matrix, argument)
-                sets[one] = memory_set(one, matrix, argument, indicator=True if kind == "Output" else None, weights=weights)
-                if kind == "Output":
+                sets[one] = memory_set(one, matrix, argument, indicator=indicator if kind == "Output" else None, weights=weights)
+                if kind == "Output" and indicator:
                     tell_of_negative(matrix, argument)
     return list(sets.values())
 
@@ -194,21 +196,33 @@ def pair_of(given: Any, argument: str) -> tuple[Any, Any]:
     return given[0], given[1]
 
 
-def data_settings(network: Network | None, known: Any, wanted: Any, validation: Any, weights: Any) -> dict[str, Any]:
-    """The data sets of a run."""
+def data_settings(network: Network | None, known: Any, wanted: Any, validation: Any, weights: Any,
+                  settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The data sets of a run with these settings, and what the settings lack to read them. Weights are one an example, or a matrix of
+    them, one an entry of what is wanted."""
     require_given(known, "user_items")
     for one in known.values() if is_by_name(known) else (known,):
         tell_of_parts(one, "user_items")
     name = getattr(known, "name", None) or "data"
     wanted = wanted_of(known, wanted)
     arguments = ("user_items", "user_items" if wanted is known else "targets")
-    native = {"sets": sets_of(network, name, known, wanted, arguments, weights)}
+    native: dict[str, Any] = {}
+    indicator = None if _entry_weights.read_by(network, settings) else True
+    if _entry_weights.are_of_entries(weights):
+        weighed = _entry_weights.weighed(wanted, weights, arguments[1])
+        if set(set_names(network, "Input", name)) & set(set_names(network, "Output", name)):
+            raise UsageError("`sample_weight`: the network reads one data set on both sides, whose values are those of the inputs; name "
+                             "another one in \"DataSet\" of the Output layer")
+        native = {"sets": sets_of(network, name, known, weighed, (arguments[0], "sample_weight"), indicator=False)}
+        native |= {"entry_weights": "value"} if indicator else {}
+    else:
+        native["sets"] = sets_of(network, name, known, wanted, arguments, weights, indicator)
     if not is_by_name(wanted) and not has_entries(matrix_of(wanted)):
         raise DataError(f"`{arguments[1]}`: the matrix has no entries, so that there is nothing to learn")
     if validation is None or isinstance(validation, (int, float)):
         return native
     pair = pair_of(validation, "validation")
-    return native | {"validation_sets": sets_of(network, name, *pair, ("validation[0]", "validation[1]"))}
+    return native | {"validation_sets": sets_of(network, name, *pair, ("validation[0]", "validation[1]"), indicator=indicator)}
 
 
 def keeps_best(native: Mapping[str, Any]) -> bool:

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
         mu: float | None
         mu1: float | None
         shuffle: str | bool | None
+        entry_weights: str | None
+        entry_alpha: float | None
+        entry_epsilon: float | None
         seed: int | None
         rate_schedule: str | None
         warm_up: float | None

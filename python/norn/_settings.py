@@ -113,11 +113,11 @@ _ELSEWHERE = {
 }
 # What has no setting like it.
 OTHERWISE = {
-    "alpha": "In implicit it is the confidence in what a user has. What missing entries weigh beside it follows from the recipe here "
-             "(DeltaBoost, a key of `network`): leave it out. A learning rate is `rate`.",
+    "alpha": "In implicit it is the confidence in what a user has: `entry_weights` 'linear' with `entry_alpha` here. What missing entries "
+             "weigh beside it follows from the recipe (DeltaBoost, a key of `network`). A learning rate is `rate`.",
     "regularization": "The numbers of other models mean nothing here: leave it out, the recipe's denoising does what it is for. `lambda_` "
                       "is the decay of all weights.",
-    "sample_weight": "It goes to `fit`: fit(..., weights=), one for each user.",
+    "sample_weight": "It goes to `fit`: fit(..., weights=), one for each user or for each entry.",
     "verbose": "Give fit(..., callbacks=norn.progress()); what the engine says goes to logging.getLogger(\"norn\").",
 }
 _KINDS: dict[str, Callable[[Facts, Any], Any]] = {"int": _integer, "float": _number, "bool": _switch, "str": _text, "path": _path}

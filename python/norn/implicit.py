@@ -19,10 +19,10 @@ from .vectors import nearest
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import ArrayLike, DTypeLike, NDArray
+    from numpy.typing import DTypeLike, NDArray
     from typing_extensions import Unpack
 
-    from ._types import Callbacks, Floats, Ids, Matrices, Matrix, Parameters, Units
+    from ._types import Callbacks, Floats, Ids, Matrices, Matrix, Parameters, Units, Weights
 
 # implicit's settings under our names.
 _OURS = {"factors": "hidden", "iterations": "epochs", "num_threads": "threads", "random_state": "seed", "use_gpu": "device",
@@ -67,7 +67,7 @@ class Autoencoder(Recommender):
     def fit(  # type: ignore[override]
             self, user_items: Matrices, show_progress: bool = True, callback: Callable[[int, float, float | None], object] | None = None, *,
             targets: Matrices | None = None, validation: float | tuple[Matrices, Matrices] | Matrix | None = None,
-            weights: ArrayLike | None = None,
+            weights: Weights | None = None,
             callbacks: Callbacks = (), resume: bool = False) -> Autoencoder:
         """Trains from the beginning.
 

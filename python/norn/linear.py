@@ -10,10 +10,9 @@ from .network import Network
 from .recommender import Recommender
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
     from typing_extensions import Unpack
 
-    from ._types import Callbacks, Matrices, Parameters
+    from ._types import Callbacks, Matrices, Parameters, Weights
 
 _SETTINGS = ("regularization", "device", "threads", "precision")
 
@@ -53,7 +52,7 @@ class Ease(Recommender):
         return self
 
     @renamed(interactions="user_items")
-    def partial_fit(self, user_items: Matrices, targets: Matrices | None = None, *, epochs: int = 1, weights: ArrayLike | None = None,
+    def partial_fit(self, user_items: Matrices, targets: Matrices | None = None, *, epochs: int = 1, weights: Weights | None = None,
                     callbacks: Callbacks = ()) -> Ease:
         """Raises UsageError: the weights follow from all data at once, so that `fit` is given all.
 

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence, Set
     from typing import SupportsIndex
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
     from typing_extensions import Unpack
 
     from ._setting_types import Settings
-    from ._types import Callbacks, Column, Descriptor, Facts, Floats, Ids, Labelled, Matrices, Matrix, Parameters, Path, Units
+    from ._types import Callbacks, Column, Descriptor, Facts, Floats, Ids, Labelled, Matrices, Matrix, Parameters, Path, Units, Weights
 
 _log = logging.getLogger("norn")
 
@@ -88,8 +88,8 @@ class Recommender:
 
     @renamed(interactions="user_items")
     def fit(self, user_items: Matrices, targets: Matrices | None = None, *,
-            validation: float | tuple[Matrices, Matrices] | Matrix | None = None, weights: ArrayLike | None = None,
-            sample_weight: ArrayLike | None = None, callbacks: Callbacks = (), resume: bool = False) -> Recommender:
+            validation: float | tuple[Matrices, Matrices] | Matrix | None = None, weights: Weights | None = None,
+            sample_weight: Weights | None = None, callbacks: Callbacks = (), resume: bool = False) -> Recommender:
         """Trains from the beginning.
 
         user_items: [users, units], a CSR matrix of SciPy or a Dataset: what each user has. int32 indices and float32
@@ -97,7 +97,7 @@ class Recommender:
             Entries of the same user and unit are added up. Of an array of NumPy what is not zero.
         targets: what is to be predicted from it; None: the Dataset's targets, or the same units. Their values do not count.
         validation: the share of users to validate with, such as 0.1, or a pair (user_items, held_out), or a Dataset with targets.
-        weights, sample_weight: [users], what each counts: at least 0, not all 0. The second is scikit-learn's word for the same.
+        weights, sample_weight: one of the two: [users], what each counts, or CSR, what each target does; at least 0, not all 0.
         callbacks: one or a list of them: `norn.early_stopping(...)` and its like, and functions, which are called with an
             Environment after each epoch and validation.
         resume: goes on with a run that Ctrl-C or a callback stopped, to the bits that it would have had, with its data and settings.
@@ -111,7 +111,7 @@ class Recommender:
         network = _fitting.network_of(self._params)
         native = _fitting.settings_of(self._params, called, validation)
         native |= _fitting.data_settings(network, user_items, targets, validation,
-                                         one_of("weights", weights, "sample_weight", sample_weight))
+                                         one_of("weights", weights, "sample_weight", sample_weight), native)
         native |= {"recipe": _fitting.recipe_of(self._params)} if network is None else {}
         if resume:
             return self._resume(native, network, called)
@@ -130,7 +130,7 @@ class Recommender:
         return self._finish(run(native, callbacks, history), self._unfinished)
 
     @renamed(interactions="user_items")
-    def partial_fit(self, user_items: Matrices, targets: Matrices | None = None, *, epochs: int = 1, weights: ArrayLike | None = None,
+    def partial_fit(self, user_items: Matrices, targets: Matrices | None = None, *, epochs: int = 1, weights: Weights | None = None,
                     callbacks: Callbacks = ()) -> Recommender:
         """Goes on for so many epochs with the optimizer's state, on these or other data of the same units, all of which are
         trained on. Without a model it is a `fit` of so many epochs.
@@ -153,7 +153,7 @@ class Recommender:
         own = {name: value for name, value in self._params.items() if not name.startswith("validation")}
         native = _fitting.settings_of(own, called) | {"epochs": done + epochs, "early_stop": "none", "keep_best": "none", "same_run": False,
                                                       "other_data": True}
-        native |= _fitting.data_settings(self._network, user_items, targets, None, weights)
+        native |= _fitting.data_settings(self._network, user_items, targets, None, weights, {})
         return self._finish(resumed(self.network_.model, native, called, self.network_.history))
 
     def _finish(self, done: Run, folder: Any = None) -> Recommender:

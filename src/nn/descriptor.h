@@ -5,6 +5,7 @@
 #include "kernels/initializer.h"
 #include "kernels/pooling.h"
 #include "kernels/update_rule.h"
+#include "src/nn/entry_weights.h"
 #include "src/nn/input_weighting.h"
 
 #include <algorithm>
@@ -95,6 +96,7 @@ struct LayerDescriptor {
   float dropout = 0.0f;  ///< pDropout
   InputNormalization normalize = InputNormalization::none;
   InputWeighting input_weighting = NoWeighting{};
+  EntryWeights entry_weights;
   Augmentation augment;
 
   LayerActivation activation = Activation(Sigmoid{});

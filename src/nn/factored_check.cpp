@@ -51,6 +51,7 @@ class Check {
     const TrainingDescriptor& training = graph_.network.training;
     if (layer_.weight_norm > 0.0f) clash("WeightNorm", layer_.weight_norm);
     if (layer_.delta_norm > 0.0f) clash("DeltaNorm", layer_.delta_norm);
+    if (layer_.entry_weights.is_on()) fail("cannot be combined with EntryWeights; remove that key");
     if (training.lambda != 0.0f) clash("Lambda", training.lambda);
     if (training.lambda1 != 0.0f) clash("Lambda1", training.lambda1);
     if (training.clip_gradient != 0.0f) clash("ClipGradient", training.clip_gradient);

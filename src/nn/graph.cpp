@@ -350,6 +350,7 @@ void resolve(Graph& graph, const std::vector<DatasetShape>* datasets, const std:
   graph_parts::check_edges_by_unit(graph, datasets ? *datasets : none, known, faults);
   graph_parts::check_windows(graph, datasets ? *datasets : none, faults);
   graph_parts::check_weighting(graph, datasets ? *datasets : none, faults);
+  graph_parts::check_entry_weights(graph, datasets ? *datasets : none, faults);
   graph_parts::check_factors(graph, datasets ? *datasets : none, faults);
   graph_parts::check_augmentation(graph, datasets ? *datasets : none, known, faults);
   // A connection whose source is misspelt is missing, which is no error of its own.

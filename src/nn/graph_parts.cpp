@@ -275,6 +275,30 @@ void check_weighting(const Graph& graph, const std::vector<DatasetShape>& datase
   }
 }
 
+void check_entry_weights(const Graph& graph, const std::vector<DatasetShape>& datasets,
+                         Faults& faults) {
+  for (const LayerDescriptor& layer : graph.network.layers) {
+    const EntryWeights& weights = layer.entry_weights;
+    if (!weights.is_on()) continue;
+    const char* scheme = name_of(weights.scheme);
+    const auto idle = [&](const char* parameter, float value) {
+      faults.add(layer, "EntryWeights",
+                 fmt::format("EntryWeights: {} {} has no effect with Scheme {}; remove it",
+                             parameter, value, scheme));
+    };
+    if (weights.scheme == EntryWeightScheme::value && weights.alpha != EntryWeights{}.alpha)
+      idle("Alpha", weights.alpha);
+    if (weights.scheme != EntryWeightScheme::log && weights.epsilon != EntryWeights{}.epsilon)
+      idle("Epsilon", weights.epsilon);
+    const DatasetShape* dataset = find_dataset(datasets, layer.dataset);
+    if (!dataset || dataset->gives_sparse_batches) continue;
+    faults.add(layer, "EntryWeights",
+               fmt::format("EntryWeights {} is for sparse targets, and data set \"{}\" is dense: "
+                           "its values are targets; remove the key, or import the data as sparse",
+                           scheme, dataset->name));
+  }
+}
+
 void check_augmentation(const Graph& graph, const std::vector<DatasetShape>& datasets,
                         const KnownSizes& known, Faults& faults) {
   for (std::size_t i = 0; i < known.size(); ++i) {

@@ -76,6 +76,9 @@ void find_idle_windows(const Graph& graph, Faults& faults);
 void find_idle_on_channels(const Graph& graph, Faults& faults);
 /// Features are weighted in sparse data only.
 void check_weighting(const Graph& graph, const std::vector<DatasetShape>& datasets, Faults& faults);
+/// Entries are weighed in sparse data only, by a scheme that has the parameters which are given.
+void check_entry_weights(const Graph& graph, const std::vector<DatasetShape>& datasets,
+                         Faults& faults);
 /// Images are moved in dense data only, by less than their size.
 void check_augmentation(const Graph& graph, const std::vector<DatasetShape>& datasets,
                         const KnownSizes& known, Faults& faults);

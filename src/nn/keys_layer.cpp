@@ -208,6 +208,31 @@ Key augment_key() {
       kInput);
 }
 
+Key entry_weights_key() {
+  using enum EntryWeightScheme;
+  std::vector<EnumWord<EntryWeightScheme>> words;
+  for (const EntryWeightScheme scheme : {value, linear, log})
+    words.push_back({name_of(scheme), scheme});
+  Key scheme = enum_key<EntryWeightScheme>(
+      "Scheme", words, [](auto& d) -> auto& { return d.layer.entry_weights.scheme; },
+      "The weight of an entry of value v. Value: v; Linear: 1 + Alpha v; Log: 1 + Alpha ln(1 + v / "
+      "Epsilon).");
+  scheme.required = true;
+  Key alpha = number_key(
+      "Alpha", [](auto& d) -> auto& { return d.layer.entry_weights.alpha; }, at_least(0),
+      "Linear and Log: how much values count.");
+  Key epsilon = number_key(
+      "Epsilon", [](auto& d) -> auto& { return d.layer.entry_weights.epsilon; }, above(0),
+      "Log: the value from which on more counts less.");
+  return for_kinds(
+      object_key(
+          "EntryWeights", {scheme, alpha, epsilon},
+          "Sparse data: values of the data set are no targets, but say what the cost and the "
+          "delta of each entry are multiplied by; every entry is a one, and entries that are "
+          "absent count 1. Data without values have 1. Norn's own."),
+      kOutput);
+}
+
 Key factored_key() {
   Key rule = enum_key<FactoredRule>(
       "Rule", {{"Newton", FactoredRule::newton}, {"SGD", FactoredRule::sgd}},
@@ -317,6 +342,7 @@ std::vector<Key> make_layer_keys() {
       "pDropout)."));
   for (Key& key : activation_keys()) keys.push_back(std::move(key));
   for (Key& key : layer_weight_keys()) keys.push_back(std::move(key));
+  keys.push_back(entry_weights_key());
   keys.push_back(factored_key());
   for (Key& key : layer_window_keys()) keys.push_back(std::move(key));
   for (Key& key : refused_keys()) keys.push_back(std::move(key));

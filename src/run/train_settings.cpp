@@ -4,7 +4,6 @@
 
 #include "kernels/named_variant.h"
 #include "norn/engine/metric.h"
-#include "src/base/option_faults.h"
 #include "src/base/text.h"
 #include "src/nn/rate_kind_names.h"
 
@@ -48,18 +47,6 @@ ParameterLimits from_to(double low, double high) {
 }
 ParameterLimits from_to_below(double low, double high) {
   return {.low = low, .high = high, .below_high = true};
-}
-
-bool within(const ParameterLimits& limits, double value) {
-  if (limits.above_low ? !(value > limits.low) : !(value >= limits.low)) return false;
-  return limits.below_high ? value < limits.high : value <= limits.high;
-}
-
-std::string limits_text(const ParameterLimits& limits) {
-  if (limits.above_low) return fmt::format("above {:g}", limits.low);
-  if (!std::isfinite(limits.high)) return fmt::format("at least {:g}", limits.low);
-  return limits.below_high ? fmt::format("at least {:g} and below {:g}", limits.low, limits.high)
-                           : fmt::format("from {:g} to {:g}", limits.low, limits.high);
 }
 
 // "ClipGradient" of "clip_gradient".
@@ -186,6 +173,29 @@ TrainSetting rule_setting(const SharedParameter& parameter) {
   return setting;
 }
 
+// Of the layers that learn targets, and no part of "Training": put_settings() puts them there.
+std::vector<TrainSetting> entry_weight_settings() {
+  TrainSetting scheme = own(
+      "entry_weights", {}, [](auto& o) -> auto& { return o.entry_weights; }, {},
+      "read values of sparse targets as weights of their entries instead of as targets: value: v, "
+      "linear: 1 + `entry_alpha` v, log: 1 + `entry_alpha` ln(1 + v / `entry_epsilon`)");
+  scheme.words = {"none", "value", "linear", "log"};
+  std::vector<TrainSetting> all = {
+      scheme,
+      own(
+          "entry_alpha", "X", [](auto& o) -> auto& { return o.entry_alpha; }, at_least(0),
+          "of `entry_weights` linear and log: how much values count"),
+      own(
+          "entry_epsilon", "X", [](auto& o) -> auto& { return o.entry_epsilon; },
+          {.low = 0, .above_low = true},
+          "of `entry_weights` log: the value from which on more counts less")};
+  for (TrainSetting& setting : all) {
+    setting.change = Change::never;
+    setting.default_text = "what the descriptor says in EntryWeights";
+  }
+  return all;
+}
+
 TrainSettings training_settings() {
   using enum Change;
   std::vector<TrainSetting> all = {
@@ -223,6 +233,7 @@ TrainSettings training_settings() {
   shuffle.change = Change::never;
   shuffle.default_text = "what the descriptor says in ShuffleIndices";
   all.push_back(std::move(shuffle));
+  for (TrainSetting& setting : entry_weight_settings()) all.push_back(std::move(setting));
   all.push_back(changes(never, over(
                                    "seed", "N", [](auto& o) -> auto& { return o.seed; },
                                    [](auto& t) -> auto& { return t.seed; }, at_least(0),
@@ -418,36 +429,6 @@ TrainSettings checkpoint_settings() {
   return group;
 }
 
-template <typename T>
-void check_number(const TrainSetting& setting, const T& value, OptionFaults& faults) {
-  const std::string name = "`" + setting.name + "`";
-  faults.require_range(within(setting.limits, double(value)), name.c_str(), value,
-                       limits_text(setting.limits));
-}
-
-void check_setting(const TrainSetting& setting, const SettingMember& where, OptionFaults& faults) {
-  std::visit(
-      [&](const auto* member) {
-        using T = std::remove_cvref_t<decltype(*member)>;
-        if constexpr (std::is_same_v<T, std::string>) {
-          if (setting.words.empty() || member->empty()) return;
-          const bool known = std::ranges::any_of(setting.words, [&](const std::string& word) {
-            return equal_ignoring_case(word, *member);
-          });
-          if (!known)
-            faults.fail(fmt::format("`{}` {}: there is no such choice; choose of: {}", setting.name,
-                                    *member, join(setting.words)));
-        } else if constexpr (std::is_same_v<T, std::optional<std::uint64_t>>) {
-          return;  // each of them will do
-        } else if constexpr (requires { **member; }) {
-          if (*member) check_number(setting, **member, faults);
-        } else if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>) {
-          check_number(setting, *member, faults);
-        }
-      },
-      where);
-}
-
 // Whether a number has been given.
 bool is_set(const SettingMember& where) {
   return std::visit(
@@ -471,16 +452,6 @@ const TrainSetting* setting_of_key(const std::string& key) {
     for (const TrainSetting& setting : group.settings)
       if (!key.empty() && setting.key == key) return &setting;
   return nullptr;
-}
-
-void check_settings(TrainOptions options, OptionFaults& faults) {
-  const std::vector<SharedParameter> known = parameters_of<UpdateRule>();
-  for (const auto& given : options.rule)
-    if (std::ranges::none_of(known, [&](const auto& one) { return one.key->name == given.first; }))
-      faults.fail(fmt::format("`rule` {}: no update rule has such a parameter", given.first));
-  for (const TrainSettings& group : train_settings())
-    for (const TrainSetting& setting : group.settings)
-      check_setting(setting, setting.member(options), faults);
 }
 
 void apply_settings(TrainOptions options, TrainingDescriptor& training, const Log& notes) {

@@ -89,6 +89,41 @@ void leave_data(TrainingStart& start) {
 }
 
 // From a file that has been verified.
+// Where nothing is given, the layer's.
+EntryWeights asked_weights(const TrainOptions& options, EntryWeights weights) {
+  using enum EntryWeightScheme;
+  for (const EntryWeightScheme scheme : {none, value, linear, log})
+    if (equal_ignoring_case(options.entry_weights, name_of(scheme)) && scheme != weights.scheme)
+      weights = {.scheme = scheme};
+  if (options.entry_alpha) weights.alpha = *options.entry_alpha;
+  if (options.entry_epsilon) weights.epsilon = *options.entry_epsilon;
+  return weights;
+}
+
+void put_entry_weights(const TrainOptions& options, NetworkDescriptor& network, const Log& log) {
+  bool any = false;
+  for (LayerDescriptor& layer : network.layers) {
+    if (layer.kind != LayerKind::output) continue;
+    layer.entry_weights = asked_weights(options, layer.entry_weights);
+    any = any || layer.entry_weights.is_on();
+    if (!layer.entry_weights.is_on()) layer.entry_weights = {};
+  }
+  if (!any && (options.entry_alpha || options.entry_epsilon))
+    log.warning(
+        fmt::format("`{}` has no effect without weights of entries; `entry_weights` chooses some",
+                    options.entry_alpha ? "entry_alpha" : "entry_epsilon"));
+}
+
+// As options say it.
+std::string setting_text(const EntryWeights& weights) {
+  std::string text = fmt::format("`entry_weights` {}", lower_case(name_of(weights.scheme)));
+  if (weights.alpha != EntryWeights{}.alpha)
+    text += fmt::format(", `entry_alpha` {:g}", weights.alpha);
+  if (weights.epsilon != EntryWeights{}.epsilon)
+    text += fmt::format(", `entry_epsilon` {:g}", weights.epsilon);
+  return text;
+}
+
 TrainingStart resume_from(const fs::path& path, const TrainOptions& options,
                           Communicator& communicator, const Log& log) {
   const TensorFileReader file(path);
@@ -139,6 +174,10 @@ TrainingStart resume_from(const fs::path& path, const TrainOptions& options,
                "`validation_seed`", fmt::format("{}", before.validation_seed()));
   require_same(options.shuffle.empty() || start.network.shuffle == (options.shuffle == "yes"),
                "`shuffle`", start.network.shuffle ? "yes" : "no");
+  for (const LayerDescriptor& layer : start.network.layers)
+    require_same(layer.kind != LayerKind::output ||
+                     asked_weights(options, layer.entry_weights) == layer.entry_weights,
+                 "`entry_weights`", setting_text(layer.entry_weights));
   require_same(now.optimizer.index() == before.optimizer.index(), "`optimizer`",
                std::string(name_of(before.optimizer)));
   log.info(fmt::format("resuming from {}: {} of {} epochs done", path.string(), start.state.epoch,
@@ -270,6 +309,7 @@ bool names_network(const TrainOptions& options) {
 void put_settings(const TrainOptions& options, NetworkDescriptor& network, const Log& log) {
   options.apply_to(network.training, log);
   if (!options.shuffle.empty()) network.shuffle = options.shuffle == "yes";
+  put_entry_weights(options, network, log);
 }
 
 NetworkDescriptor asked_network(const TrainOptions& options, std::optional<Index> epochs,

@@ -213,6 +213,9 @@ class Drawing:
                  "N": one["width"] + self.random.choice((0, 0, 0, 3)), "Source": self.sources(sources)}
         if self.layers[hidden - 1]["Name"] not in layer["Source"]:
             layer["Source"].append(self.layers[hidden - 1]["Name"])
+        if "dense" not in one and self.chance(0.2):
+            layer["EntryWeights"] = self.random.choice(({"Scheme": "Value"}, {"Scheme": "Linear", "Alpha": 5},
+                                                        {"Scheme": "Log", "Alpha": 2, "Epsilon": 0.1}))
         self.decorate(layer)
         return layer
 

@@ -64,7 +64,7 @@ def batch_of(drawing):
             units = math.prod(listed(layer["N"]))
             inputs[layer["Name"]] = np.pad(values * weights[:, None], ((0, 0), (0, units - one["width"])))
         elif layer["Kind"] == "Output":
-            outputs[layer["Name"]] = reference.Output(one, *seen(one, as_input=False), layer["N"])
+            outputs[layer["Name"]] = reference.Output(one, *seen(one, as_input=False), layer["N"], layer.get("EntryWeights"))
     return inputs, outputs
 
 

@@ -148,6 +148,11 @@ def of_reference(owner, name, wrap):
     return lambda training: unittest.mock.patch.object(owner, name, wrap(getattr(owner, name)))
 
 
+def with_heavier_entries(training):
+    for output in training.batch[1].values():
+        output.entries = np.where(output.entries == 1, 1, 1.03 * output.entries)
+
+
 def without_last_row_of_biases(collect):
     def wrong(self, name, layer, delta, *others):
         collect(self, name, layer, delta, *others)
@@ -205,6 +210,7 @@ DEFECTS = {
     "batch normalisation without its coupling": of_reference(reference.Step, "through_normalisation", without_coupling),
     "AdaGrad without its epsilon": of_reference(reference, "first_step", without_epsilon),
     "a factored layer damped 1 % too much": of_reference(factors, "FIRST", lambda times: 1.01 * times),
+    "weights of entries 3 % too large": with_heavier_entries,
     "GELU by tanh": of_reference(reference, "normal_below", by_tanh),
 }
 

@@ -103,22 +103,33 @@ class Draw:
         return self.side * self.chooser.choice((-1, 1), shape)
 
 
-class Output:
-    """Targets of a layer: t, which are stored, and the weights of its examples."""
+def entry_weights(law, values):
+    """What entries of these values count for."""
+    alpha, epsilon = law.get("Alpha", 1.0), law.get("Epsilon", 1.0)
+    by_scheme = {"Value": values, "Linear": 1 + alpha * values, "Log": 1 + alpha * np.log1p(values / epsilon)}
+    return np.float64(np.float32(by_scheme[law["Scheme"]]))
 
-    def __init__(self, one, values, present, weights, units):
+
+class Output:
+    """Targets of a layer: t, which are stored, and the weights of its examples and, by `law`, of its entries."""
+
+    def __init__(self, one, values, present, weights, units, law=None):
         more = ((0, 0), (0, units - one["width"]))
         self.target, self.present = np.pad(values, more), np.pad(present, more)
         self.weights = weights[:, None]
         self.sparse = "dense" not in one
         self.boolean = self.sparse and "values" not in one
+        self.entries = np.ones(self.target.shape)
+        if law:
+            self.entries = np.where(self.present, entry_weights(law, self.target), 1.0)
+            self.target, self.boolean = self.present * 1.0, True
         self.weighted = "weights" in one
         self.ignores_zero = one.get("ignore_zero", False)
 
     def of(self, stored):
         """The same with `stored` of its numbers."""
         other = copy.copy(self)
-        other.target, other.weights = stored(self.target), stored(self.weights)
+        other.target, other.weights, other.entries = stored(self.target), stored(self.weights), stored(self.entries)
         return other
 
     def probabilities(self, network):
@@ -127,8 +138,8 @@ class Output:
         stored_are_ones = self.boolean or loss == "ScaledMarginalCrossEntropy"
         if stored_are_ones and not self.weighted and loss != "DataScaledMarginalCrossEntropy" \
                 and network.get("TargetWeight") != "One":
-            return (self.present / np.maximum(1, self.present.sum(axis=1, keepdims=True))).astype(self.target.dtype)
-        p = np.where(self.present, 1.0 if stored_are_ones else self.target, 0.0).astype(self.target.dtype)
+            return (self.present / np.maximum(1, self.present.sum(axis=1, keepdims=True))).astype(self.target.dtype) * self.entries
+        p = np.where(self.present, 1.0 if stored_are_ones else self.target, 0.0).astype(self.target.dtype) * self.entries
         return p if loss == "DataScaledMarginalCrossEntropy" else p * self.weights
 
     def loss(self, network, activation, z, y):
@@ -146,7 +157,7 @@ class Output:
             return -p * logs(y)[0], boost * (y * all_p - p), boost * (y * all_p + np.abs(p)), p
         one = self.present & (self.target != 0 if not self.sparse else True)
         cost, d = (part.astype(y.dtype) for part in element_loss(loss, y, self.target, one, margins))
-        factor = self.weights * (self.present | (not self.ignores_zero))
+        factor = self.weights * self.entries * (self.present | (not self.ignores_zero))
         if activation == "Sigmoid" and loss == "CrossEntropy":  # exact where y rounds to 0 or 1
             cost, delta = np.logaddexp(0, z) - self.target * z, y - self.target
             magnitude = np.abs(y) + np.abs(self.target)

@@ -160,9 +160,8 @@ class BenchNetwork {
     double sum = 0.0;
     for (Index e = 0; e < batch.examples; ++e) {
       const float* row = y.view().data + e * own.cols;
-      const reference::TargetRow target =
-          reference::target_row(*batch.of_layer[std::size_t(layer)], e, output.units(),
-                                batch.ignore_absent[std::size_t(layer)]);
+      const reference::TargetRow target = reference::target_row(
+          output, *batch.of_layer[std::size_t(layer)], e, batch.ignore_absent[std::size_t(layer)]);
       sum +=
           reference::output_cost(descriptor_, output, reference::Row(row, row + own.cols), target);
     }

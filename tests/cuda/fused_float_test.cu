@@ -58,6 +58,7 @@ struct Padded {
 struct Problem {
   Padded x, w, delta, transposed;
   std::vector<float> bias, weight, value, gradient;
+  std::vector<float> entry_weight;  ///< of the stored targets; or none
   std::vector<RowOffset> row_begin{0};
   std::vector<Column> column;
   Index first_unit = 1000;
@@ -106,9 +107,15 @@ class FusedFloatTest : public ::testing::Test {
     for (std::size_t i = 0; i < p.column.size(); ++i) p.value.push_back(1.0f + uniform(random_));
     return p;
   }
+  void weigh_entries(Problem& p) {
+    std::uniform_real_distribution<float> uniform(0.0f, 4.0f);
+    for (std::size_t i = 0; i < p.column.size(); ++i)
+      p.entry_weight.push_back(i % 9 == 0 ? 0.0f : uniform(random_));
+  }
   /// Returns the cost.
   double run(const UnitCost& rule, Problem& p) {
     Buffer<float> bias = on_gpu(p.bias), weight = on_gpu(p.weight), value = on_gpu(p.value);
+    Buffer<float> entry_weight = on_gpu(p.entry_weight);
     Buffer<RowOffset> row_begin = on_gpu(p.row_begin);
     Buffer<Column> column = on_gpu(p.column);
     Buffer<double> cost(1, memory_);
@@ -130,6 +137,7 @@ class FusedFloatTest : public ::testing::Test {
         row_begin.data(),      column.data(), value.data(), p.x.rows, p.first_unit + p.w.rows + 20,
         Index(p.column.size())};
     block.target.weight = weight.view();
+    if (!p.entry_weight.empty()) block.target.entry_weight = entry_weight.data();
     EXPECT_TRUE(kernels_->output_delta(block));
     kernels_->add_totals();
     double sum = 0;
@@ -140,12 +148,13 @@ class FusedFloatTest : public ::testing::Test {
     p.transposed.fetch();
     return sum;
   }
-  /// The stored targets of one row, NaN where there is none.
-  static std::vector<float> stored_of(const Problem& p, Index row) {
+  /// What stored targets of one row have, NaN where there is none.
+  static std::vector<float> stored_of(const Problem& p, const std::vector<float>& of_entries,
+                                      Index row) {
     std::vector<float> stored(std::size_t(p.w.rows), kNan);
     for (RowOffset i = p.row_begin[std::size_t(row)]; i < p.row_begin[std::size_t(row) + 1]; ++i) {
       const Index unit = Index(p.column[std::size_t(i)]) - p.first_unit;
-      if (unit >= 0 && unit < p.w.rows) stored[std::size_t(unit)] = p.value[std::size_t(i)];
+      if (unit >= 0 && unit < p.w.rows) stored[std::size_t(unit)] = of_entries[std::size_t(i)];
     }
     return stored;
   }
@@ -154,7 +163,9 @@ class FusedFloatTest : public ::testing::Test {
                      double cost) {
     double expected_cost = 0;
     for (Index b = 0; b < p.x.rows; ++b) {
-      const std::vector<float> stored = stored_of(p, b);
+      const std::vector<float> stored = stored_of(p, p.value, b);
+      const std::vector<float> weights =
+          p.entry_weight.empty() ? std::vector<float>() : stored_of(p, p.entry_weight, b);
       for (Index u = 0; u < p.w.rows; ++u) {
         double z = p.bias[std::size_t(u)];
         for (Index k = 0; k < p.x.cols; ++k) z += double(p.x(b, k)) * double(p.w(u, k));
@@ -162,7 +173,8 @@ class FusedFloatTest : public ::testing::Test {
         const bool is_stored = !std::isnan(value);
         const double target = is_stored ? double(loss.stored_target(value)) : 0.0;
         const ElementCost<double> e = element_cost(f, loss, z, target);
-        const double weight = p.weight[std::size_t(b)];
+        const double weight = double(p.weight[std::size_t(b)]) *
+                              (is_stored && !weights.empty() ? weights[std::size_t(u)] : 1.0);
         const double share = weight * (is_stored ? boost_one : boost_zero);
         const double delta = share * e.delta;
         expected_cost += weight * e.cost;
@@ -210,6 +222,22 @@ TEST_F(FusedFloatTest, DeltasAndCostsAreThoseOfTheUnits) {
   for (const auto& [activation, loss] : pairs)
     for (const Shape& shape : {Shape{64, 64, 64}, Shape{135, 329, 70}, Shape{302, 263, 257}}) {
       Problem p = draw(shape, 20);
+      const double cost = run({activation, loss, 1.25f, 0.75f}, p);
+      std::visit([&](const auto& f, const auto& l) { expect_deltas(f, l, 1.25f, 0.75f, p, cost); },
+                 activation, loss);
+    }
+}
+
+TEST_F(FusedFloatTest, StoredTargetsMayHaveWeights) {
+  const std::vector<std::pair<Activation, Loss>> pairs = {
+      {Sigmoid{}, CrossEntropy{}},
+      {Sigmoid{}, ScaledMarginalCrossEntropy{0.9999f, 1e-5f, 2.0f, 0.5f}},
+      {Sigmoid{}, SquaredError{}},
+      {Linear{}, SquaredError{}}};
+  for (const auto& [activation, loss] : pairs)
+    for (const int stored : {20, 200}) {
+      Problem p = draw({135, 329, 70}, stored);
+      weigh_entries(p);
       const double cost = run({activation, loss, 1.25f, 0.75f}, p);
       std::visit([&](const auto& f, const auto& l) { expect_deltas(f, l, 1.25f, 0.75f, p, cost); },
                  activation, loss);

@@ -14,6 +14,7 @@ namespace {
 struct OutputProblem {
   Padded<Bfloat16> x, w, delta;
   std::vector<float> bias, weight, value;
+  std::vector<float> entry_weight;  ///< of the stored targets; or none
   std::vector<RowOffset> row_begin;
   std::vector<Column> column;
   std::vector<float> gradient;  ///< becomes that of the biases
@@ -45,6 +46,11 @@ class FusedOutputTest : public FusedTest {
     for (std::size_t i = 0; i < p.column.size(); ++i) p.value.push_back(1.0f + uniform(random_));
     return p;
   }
+  void weigh_entries(OutputProblem& p) {
+    std::uniform_real_distribution<float> uniform(0.0f, 4.0f);
+    for (std::size_t i = 0; i < p.column.size(); ++i)
+      p.entry_weight.push_back(i % 9 == 0 ? 0.0f : uniform(random_));
+  }
   /// All stored targets are 1, and no values are stored: p.value is what is expected.
   static void make_boolean(OutputProblem& p) {
     std::fill(p.value.begin(), p.value.end(), 1.0f);
@@ -54,6 +60,7 @@ class FusedOutputTest : public FusedTest {
   double run(FusedKernels& kernels, const UnitCost& rule, OutputProblem& p, bool weighted = true,
              Index part = 0, bool in_one_call = false) {
     Buffer<float> bias = on_gpu(p.bias), weight = on_gpu(p.weight), value = on_gpu(p.value);
+    Buffer<float> entry_weight = on_gpu(p.entry_weight);
     Buffer<RowOffset> row_begin = on_gpu(p.row_begin);
     Buffer<Column> column = on_gpu(p.column);
     if (part == 0) part = p.w.rows;
@@ -77,6 +84,7 @@ class FusedOutputTest : public FusedTest {
                            p.first_unit + p.w.rows + 20,
                            Index(p.column.size())};
     if (weighted) block.target.weight = weight.view();
+    if (!p.entry_weight.empty()) block.target.entry_weight = entry_weight.data();
     Buffer<int> runs(ColumnRuns::size(p.x.rows, p.runs.count()), memory_);
     if (p.runs.count() > 0)
       block.target_runs = cuda::make_batch({nullptr, memory_, Precision::fp32, 1})
@@ -102,12 +110,13 @@ class FusedOutputTest : public FusedTest {
     p.delta.fetch();
     return sum;
   }
-  /// The stored targets of one row, NaN where there is none.
-  static std::vector<float> stored_of(const OutputProblem& p, Index row) {
+  /// What stored targets of one row have, NaN where there is none.
+  static std::vector<float> stored_of(const OutputProblem& p, const std::vector<float>& of_entries,
+                                      Index row) {
     std::vector<float> stored(std::size_t(p.w.rows), std::numeric_limits<float>::quiet_NaN());
     for (RowOffset i = p.row_begin[std::size_t(row)]; i < p.row_begin[std::size_t(row) + 1]; ++i) {
       const Index unit = Index(p.column[std::size_t(i)]) - p.first_unit;
-      if (unit >= 0 && unit < p.w.rows) stored[std::size_t(unit)] = p.value[std::size_t(i)];
+      if (unit >= 0 && unit < p.w.rows) stored[std::size_t(unit)] = of_entries[std::size_t(i)];
     }
     return stored;
   }
@@ -116,7 +125,9 @@ class FusedOutputTest : public FusedTest {
                      double cost) {
     double expected_cost = 0;
     for (Index b = 0; b < p.x.rows; ++b) {
-      const std::vector<float> stored = stored_of(p, b);
+      const std::vector<float> stored = stored_of(p, p.value, b);
+      const std::vector<float> weights =
+          p.entry_weight.empty() ? std::vector<float>() : stored_of(p, p.entry_weight, b);
       for (Index u = 0; u < p.w.rows; ++u) {
         double z = p.bias[std::size_t(u)];
         for (Index k = 0; k < p.x.cols; ++k)
@@ -125,7 +136,8 @@ class FusedOutputTest : public FusedTest {
         const bool is_stored = !std::isnan(value);
         const double target = is_stored ? double(loss.stored_target(value)) : 0.0;
         const ElementCost<double> e = element_cost(f, loss, z, target);
-        const double weight = p.weight[std::size_t(b)];
+        const double weight = double(p.weight[std::size_t(b)]) *
+                              (is_stored && !weights.empty() ? weights[std::size_t(u)] : 1.0);
         const double delta = weight * (is_stored ? boost_one : boost_zero) * e.delta;
         expected_cost += weight * e.cost;
         ASSERT_NEAR(p.delta(b, u).value(), delta, 0.0041 * std::abs(delta) + 4e-6)
@@ -171,6 +183,26 @@ TEST_F(FusedOutputTest, DeltasAndCostsAreThoseOfTheUnits) {
       std::visit([&](const auto& f, const auto& l) { expect_deltas(f, l, 1.25f, 0.75f, p, cost); },
                  activation, loss);
     }
+}
+
+TEST_F(FusedOutputTest, StoredTargetsMayHaveWeights) {
+  const auto kernels = make();
+  const std::vector<std::pair<Activation, Loss>> pairs = {
+      {Sigmoid{}, CrossEntropy{}},
+      {Sigmoid{}, ScaledMarginalCrossEntropy{0.9999f, 1e-5f, 2.0f, 0.5f}},
+      {Sigmoid{}, SquaredError{}},
+      {Linear{}, SquaredError{}}};
+  for (const auto& [activation, loss] : pairs)
+    for (const bool has_values : {true, false})
+      for (const int stored : {20, 200}) {
+        OutputProblem p = draw({136, 323, 72}, stored);
+        if (!has_values) make_boolean(p);
+        weigh_entries(p);
+        const double cost = run(*kernels, {activation, loss, 1.25f, 0.75f}, p);
+        std::visit(
+            [&](const auto& f, const auto& l) { expect_deltas(f, l, 1.25f, 0.75f, p, cost); },
+            activation, loss);
+      }
 }
 
 TEST_F(FusedOutputTest, TilesMayBeFullOfStoredTargets) {

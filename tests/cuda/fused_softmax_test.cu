@@ -24,11 +24,13 @@ struct LayerProblem {
   Padded<float> x, w, delta, transposed;
   Padded<Bfloat16> bf16_x, bf16_w, bf16_delta;
   std::vector<float> bias, weight, value;
+  std::vector<float> entry_weight;  ///< of the stored targets, where has_entry_weights
   std::vector<RowOffset> row_begin{0};
   std::vector<Column> column;
   Index first_unit = 1000;
   bool has_values = true;
   bool is_weighted = true;
+  bool has_entry_weights = false;
 };
 
 /// What comes of it.
@@ -79,6 +81,8 @@ class FusedSoftMaxTest : public FusedTest, public ::testing::WithParamInterface<
       p.row_begin.push_back(RowOffset(p.column.size()));
     }
     for (std::size_t i = 0; i < p.column.size(); ++i) p.value.push_back(1.2f + uniform(random_));
+    for (std::size_t i = 0; i < p.column.size(); ++i)
+      p.entry_weight.push_back(i % 9 == 0 ? 0.0f : 2.0f + 2.0f * uniform(random_));
     return p;
   }
 
@@ -87,7 +91,7 @@ class FusedSoftMaxTest : public FusedTest, public ::testing::WithParamInterface<
     SoftMaxCost rule;
     LayerProblem& p;
     Index width;  ///< of a block
-    Buffer<float> bias, weight, value;
+    Buffer<float> bias, weight, value, entry_weight;
     Buffer<RowOffset> row_begin;
     Buffer<Column> column;
     Matrix<float> maxima, sums;
@@ -104,6 +108,7 @@ class FusedSoftMaxTest : public FusedTest, public ::testing::WithParamInterface<
                on_gpu(p.bias),
                on_gpu(p.weight),
                on_gpu(p.value),
+               on_gpu(p.entry_weight),
                on_gpu(p.row_begin),
                on_gpu(p.column),
                Matrix<float>(blocks, p.shape.examples, memory_),
@@ -118,6 +123,7 @@ class FusedSoftMaxTest : public FusedTest, public ::testing::WithParamInterface<
                        p.first_unit + p.shape.units + 20,
                        Index(p.column.size())};
     if (p.is_weighted) d.target.weight = d.weight.view();
+    if (p.has_entry_weights) d.target.entry_weight = d.entry_weight.data();
     p.delta.send();
     p.transposed.send();
     p.bf16_delta.send();
@@ -218,6 +224,11 @@ class FusedSoftMaxTest : public FusedTest, public ::testing::WithParamInterface<
   /// What stored entry i of a row counts for, as documented.
   static double tau(const SoftMaxCost& rule, const LayerProblem& p, std::size_t row,
                     std::size_t i) {
+    return unweighted_tau(rule, p, row, i) *
+           (p.has_entry_weights ? double(p.entry_weight[i]) : 1.0);
+  }
+  static double unweighted_tau(const SoftMaxCost& rule, const LayerProblem& p, std::size_t row,
+                               std::size_t i) {
     const double value = p.has_values ? double(p.value[i]) : 1.0;
     const double weight = p.is_weighted ? double(p.weight[row]) : 1.0;
     const double count = double(p.row_begin[row + 1] - p.row_begin[row]);
@@ -311,6 +322,7 @@ TEST_P(FusedSoftMaxTest, RandomLayersAgreeWithFloat64) {
     LayerProblem p = draw(shape, int(below(40)));
     p.has_values = below(2) == 1;
     p.is_weighted = below(2) == 1;
+    p.has_entry_weights = below(2) == 1;
     const SoftMaxCost rule = random_rule();
     expect_deltas(rule, p, run(rule, p, width, 1 + below(8)), width);
     if (HasFatalFailure()) return;

@@ -81,13 +81,16 @@ TEST(DeterminismOfLongRuns, OfRanksThatShareHiddenLayersOnly) {
 TEST(DeterminismOfLongRuns, OfRanksThatComputeLossesInTheirProducts) {
   for (const LayerActivation& output :
        {LayerActivation(SoftMax{}), LayerActivation(Activation(Sigmoid{}))})
-    for (const bool is_valued : {false, true}) {
+    for (const auto& [is_valued, weighs] : {std::pair(false, false), {true, false}, {true, true}}) {
       Recipe recipe = fused_recipe(output);
       recipe.targets.valued = recipe.targets.weighted = is_valued;
+      if (weighs) weigh_entries(recipe);
       const Outcome alone = run(recipe, 10, 1, 1);
       for (const int ranks : {2, 3, 5})
-        EXPECT_TRUE(same_bits(alone, run(recipe, 10, ranks, 1)))
-            << ranks << (is_valued ? " ranks, valued" : " ranks");
+        EXPECT_TRUE(same_bits(alone, run(recipe, 10, ranks, 1))) << ranks
+                                                                 << (weighs      ? " ranks, weighed"
+                                                                     : is_valued ? " ranks, valued"
+                                                                                 : " ranks");
     }
 }
 

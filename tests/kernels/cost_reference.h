@@ -118,6 +118,7 @@ struct Targets {
   Index dense_width = 0;  ///< of the dense data
   bool ignore_absent = false;
   std::vector<float> weight;
+  std::vector<float> entry_weight;  ///< one a stored entry, or none
 
   TargetView view() const {
     TargetView v;
@@ -128,17 +129,28 @@ struct Targets {
       v.dense = {dense.data(), rows, dense_width, dense_width};
     v.ignore_absent = ignore_absent;
     v.weight = samples::view_of(weight);
+    v.entry_weight = entry_weight.empty() ? nullptr : entry_weight.data();
     return v;
+  }
+  /// The number of a stored entry of a sparse target, or nothing when it is absent.
+  std::optional<std::size_t> entry(Index r, Index unit) const {
+    const RowOffset end = sparse.row_begin[std::size_t(r) + 1];
+    for (RowOffset i = sparse.row_begin[std::size_t(r)]; i < end; ++i)
+      if (Index(sparse.column[std::size_t(i)]) == unit) return std::size_t(i);
+    return std::nullopt;
   }
   /// The raw value of a stored entry (1 when boolean), or nothing when it is absent.
   std::optional<double> stored(Index r, Index unit) const {
     if (kind == Kind::dense)
       return unit < dense_width ? double(dense[std::size_t(r * dense_width + unit)]) : 0.0;
-    for (RowOffset i = sparse.row_begin[std::size_t(r)]; i < sparse.row_begin[std::size_t(r) + 1];
-         ++i)
-      if (Index(sparse.column[std::size_t(i)]) == unit)
-        return sparse.value.empty() ? 1.0 : double(sparse.value[std::size_t(i)]);
-    return std::nullopt;
+    const std::optional<std::size_t> i = entry(r, unit);
+    if (!i) return std::nullopt;
+    return sparse.value.empty() ? 1.0 : double(sparse.value[*i]);
+  }
+  /// What the cost of a unit is multiplied by, beside the weight of its example.
+  double unit_weight(Index r, Index unit) const {
+    const std::optional<std::size_t> i = entry_weight.empty() ? std::nullopt : entry(r, unit);
+    return i ? double(entry_weight[*i]) : 1.0;
   }
   Index stored_count(Index r) const {
     return sparse.row_begin[std::size_t(r) + 1] - sparse.row_begin[std::size_t(r)];
@@ -154,6 +166,13 @@ struct Targets {
     return kind == Kind::dense ? *raw : loss.stored_target(*raw);
   }
 };
+
+/// Weights of the stored entries of sparse targets, 0 among them.
+template <typename Uniform>
+void weigh_entries(Targets& targets, const Uniform& uniform) {
+  for (std::size_t i = 0; i < targets.sparse.column.size(); ++i)
+    targets.entry_weight.push_back(uniform(0, 1) < 0.1f ? 0.0f : uniform(0.1f, 3.0f));
+}
 
 /// Random targets: row 0 empty, row 1 full, row 2 with the first and last unit, the others mixed.
 template <typename Uniform>

@@ -57,7 +57,7 @@ class Cost : public samples::RandomTest {
               const bool is_stored = targets.stored(r, first + c).has_value();
               const double boost =
                   boosts ? double(is_stored ? rule.boost_one : rule.boost_zero) : 1.0;
-              const double weight = targets.example_weight(r);
+              const double weight = targets.example_weight(r) * targets.unit_weight(r, first + c);
               cost += weight * e->cost;
               magnitude += weight * std::abs(e->cost);
               delta[std::size_t(r * cols + c)] = weight * boost * e->delta;
@@ -103,6 +103,53 @@ TEST_F(Cost, EveryActivationLossAndTargetAgreesWithFloat64) {
             compare(rule_of(*find_named<Activation>(name), loss), targets, 33, 57);
             if (::testing::Test::HasFatalFailure()) return;
           }
+}
+
+TEST_F(Cost, WeightsOfEntriesMultiplyWhatIsStored) {
+  for (const Loss& loss : reference::losses())
+    for (Kind kind : {Kind::boolean, Kind::valued})
+      for (bool is_weighted : {false, true})
+        for (bool ignores_absent : {false, true}) {
+          SCOPED_TRACE(std::string(name_of(loss)) + " " + reference::word(kind) +
+                       (is_weighted ? " weighted" : "") +
+                       (ignores_absent ? " ignoring absent" : ""));
+          const Index width = 1 + below(300);
+          const Index first = below(width);
+          Targets targets = reference::random_targets(kind, 1 + below(8), width, draw());
+          targets.ignore_absent = ignores_absent;
+          reference::weigh_entries(targets, draw());
+          if (is_weighted)
+            for (Index r = 0; r < targets.rows; ++r) targets.weight.push_back(uniform(0.5f, 2.0f));
+          compare(rule_of(Sigmoid{}, loss), targets, first, width - first);
+          compare(rule_of(Linear{}, loss), targets, first, width - first);
+          if (::testing::Test::HasFatalFailure()) return;
+        }
+}
+
+TEST_F(Cost, WeightsOfOneChangeNoBitAndOneWeightIsTheBoostOfStoredTargets) {
+  for (const Loss& loss : reference::losses())
+    for (Kind kind : {Kind::boolean, Kind::valued}) {
+      SCOPED_TRACE(std::string(name_of(loss)) + " " + reference::word(kind));
+      const Index width = 1 + below(2000);
+      Targets targets = reference::random_targets(kind, 6, width, draw());
+      PaddedMatrix<float> z(6, width);
+      for (Index r = 0; r < 6; ++r)
+        for (Index c = 0; c < width; ++c) z(r, c) = uniform(-6, 6);
+      PaddedMatrix<float> ones = z, all = z, boosted = z;
+      double cost = 0, cost_of_ones = 0, other = 0;
+      UnitCost rule{Sigmoid{}, loss};
+      kernels_->delta(rule, targets.view(), 0, z.view(), &cost);
+      targets.entry_weight.assign(targets.sparse.column.size(), 1.0f);
+      kernels_->delta(rule, targets.view(), 0, ones.view(), &cost_of_ones);
+      EXPECT_TRUE(ones.same_bits(z));
+      EXPECT_EQ(cost_of_ones, cost);
+      targets.entry_weight.assign(targets.sparse.column.size(), 3.0f);
+      kernels_->delta(rule, targets.view(), 0, all.view(), &other);
+      targets.entry_weight.clear();
+      rule.boost_one = 3.0f;
+      kernels_->delta(rule, targets.view(), 0, boosted.view(), &other);
+      EXPECT_TRUE(all.same_bits(boosted));
+    }
 }
 
 TEST_F(Cost, EdgeWidthsAgreeWithFloat64) {
@@ -242,6 +289,10 @@ TEST_F(Cost, ShapesThatDoNotFitAreRefused) {
   std::vector<float> weight(2, 1.0f);
   TargetView view = targets.view();
   view.weight = samples::view_of(weight);
+  EXPECT_THROW(kernels_->delta({Sigmoid{}, CrossEntropy{}}, view, 0, wide.view(), &cost),
+               ShapeError);
+  view = reference::random_targets(Kind::dense, 3, 40, draw()).view();
+  view.entry_weight = weight.data();
   EXPECT_THROW(kernels_->delta({Sigmoid{}, CrossEntropy{}}, view, 0, wide.view(), &cost),
                ShapeError);
 }

@@ -76,8 +76,9 @@ struct Pipeline {
   std::int64_t out_of_range = 0;
 };
 
-/// The weight of a stored or dense target of a cross entropy under SoftMax, as documented.
-double tau_of(const SoftMaxCost& rule, const Targets& targets, Index r, Index unit, double y) {
+/// The same without weights of entries.
+double unweighted_tau_of(const SoftMaxCost& rule, const Targets& targets, Index r, Index unit,
+                         double y) {
   const std::optional<double> raw = targets.stored(r, unit);
   if (!raw) return 0;
   const bool has_weight = !targets.weight.empty();
@@ -96,6 +97,11 @@ double tau_of(const SoftMaxCost& rule, const Targets& targets, Index r, Index un
   const auto& dsmce = std::get<DataScaledMarginalCrossEntropy>(rule.loss);
   if (dsmce.one_target < 1 && y >= double(dsmce.one_target)) return 0;
   return double(dsmce.one_scale) * weight * *raw;
+}
+
+/// What a stored or dense target of a cross entropy counts for under SoftMax, as documented.
+double tau_of(const SoftMaxCost& rule, const Targets& targets, Index r, Index unit, double y) {
+  return targets.unit_weight(r, unit) * unweighted_tau_of(rule, targets, r, unit, y);
 }
 
 bool is_cross_entropy(const Loss& loss) {
@@ -127,7 +133,8 @@ double row_cost(const SoftMaxCost& rule, const Targets& targets, Index r,
     std::visit(
         [&](const auto& loss) {
           if (const std::optional<double> t = targets.seen_by(loss, r, j))
-            sum += targets.example_weight(r) * reference::cost(loss, y_j, *t);
+            sum += targets.example_weight(r) * targets.unit_weight(r, j) *
+                   reference::cost(loss, y_j, *t);
         },
         rule.loss);
   }
@@ -189,7 +196,7 @@ class SoftMaxCostTest : public samples::RandomTest {
                              : is_stored                 ? double(rule.boost_one)
                                                          : double(rule.boost_zero);
         EXPECT_NEAR(double(z(r, c)), has_delta ? boost * (rising + falling) / 2 : 0.0,
-                    5e-6 * std::max(1.0, boost))
+                    5e-6 * std::max(1.0, boost) * (targets.entry_weight.empty() ? 1.0 : 3.0))
             << "row " << r << ", unit " << c;
       }
     EXPECT_LE(kinks, targets.rows * width / 10);
@@ -223,6 +230,44 @@ TEST_F(SoftMaxCostTest, EveryLossAndTargetAgreesWithTheDerivativeOfTheCost) {
             compare({loss, target_weight}, targets);
             compare({loss, target_weight, 30.0f, 0.25f}, targets);
           }
+}
+
+TEST_F(SoftMaxCostTest, WeightsOfEntriesMultiplyWhatIsStored) {
+  std::vector<Loss> losses = reference::losses();
+  losses.push_back(ScaledMarginalCrossEntropy{.one_target = 0.04f, .one_scale = 1.5f});
+  for (const Loss& loss : losses)
+    for (Kind kind : {Kind::boolean, Kind::valued})
+      for (TargetWeight target_weight : {TargetWeight::inverse_count, TargetWeight::one})
+        for (bool is_weighted : {false, true})
+          for (bool ignores_absent : {false, true}) {
+            SCOPED_TRACE(std::string(name_of(loss)) + " " + reference::word(kind) +
+                         (is_weighted ? " weighted" : "") +
+                         (ignores_absent ? " ignoring absent" : "") +
+                         (target_weight == TargetWeight::one ? " one" : " inverse count"));
+            Targets targets = reference::random_targets(kind, 4, 25 + below(10), draw());
+            targets.ignore_absent = ignores_absent;
+            reference::weigh_entries(targets, draw());
+            if (is_weighted)
+              for (Index r = 0; r < targets.rows; ++r)
+                targets.weight.push_back(uniform(0.5f, 2.0f));
+            compare({loss, target_weight, 2.0f, 0.25f}, targets);
+          }
+}
+
+TEST_F(SoftMaxCostTest, WeightsOfOneChangeNoBit) {
+  for (const Loss& loss : reference::losses())
+    for (Kind kind : {Kind::boolean, Kind::valued}) {
+      SCOPED_TRACE(std::string(name_of(loss)) + " " + reference::word(kind));
+      Targets targets = reference::random_targets(kind, 5, 1 + below(700), draw());
+      const std::vector<Index> cuts = random_cuts(targets.width);
+      const SoftMaxCost rule{loss, TargetWeight::inverse_count};
+      PaddedMatrix<float> without = random_z(5, targets.width, -9, 9);
+      PaddedMatrix<float> with = without;
+      const double cost = Pipeline(*kernels_, rule, targets, cuts).evaluate(without);
+      targets.entry_weight.assign(targets.sparse.column.size(), 1.0f);
+      EXPECT_EQ(Pipeline(*kernels_, rule, targets, cuts).evaluate(with), cost);
+      EXPECT_TRUE(with.same_bits(without));
+    }
 }
 
 TEST_F(SoftMaxCostTest, ClosedFormOfCrossEntropyHoldsAtEdgeWidths) {

@@ -53,6 +53,7 @@ inline void expect_equal(const LayerDescriptor& a, const LayerDescriptor& b) {
   EXPECT_EQ(a.dropout, b.dropout);
   EXPECT_EQ(a.normalize, b.normalize);
   expect_equal_values(a.input_weighting, b.input_weighting);
+  EXPECT_EQ(a.entry_weights, b.entry_weights);
   EXPECT_EQ(a.factored.rule, b.factored.rule);
   EXPECT_EQ(a.factored.rate, b.factored.rate);
   EXPECT_EQ(a.factored.damping, b.factored.damping);

@@ -116,6 +116,11 @@ class RandomDescriptor {
     if (sometimes()) d.dropout = number(0, 0.99f);
     if (kind == LayerKind::output && sometimes()) d.dataset = name("target");
     if (kind == LayerKind::output && sometimes()) {
+      d.entry_weights.scheme = EntryWeightScheme(1 + random_() % 3);
+      if (sometimes()) d.entry_weights.alpha = number(0, 99);
+      if (sometimes()) d.entry_weights.epsilon = number(0.1f, 9);
+    }
+    if (kind == LayerKind::output && sometimes()) {
       d.factored.rule = sometimes() ? FactoredRule::newton : FactoredRule::sgd;
       if (sometimes()) d.factored.rate = number(0.1f, 9);
       if (sometimes()) d.factored.damping = number(0.1f, 9);

@@ -97,6 +97,12 @@ TEST(FactoredCheck, RefusesWhatLooksAtSingleWeights) {
   EXPECT_EQ(fault_of({.network = R"(, "ClipGradient": 3)"}), clash("ClipGradient 3"));
 }
 
+TEST(FactoredCheck, RefusesWeightsOfEntries) {
+  EXPECT_EQ(fault_of({.layer = R"(, "EntryWeights": {"Scheme": "Value"})"}),
+            refused("cannot be combined with EntryWeights; remove that key, or remove "
+                    "\"Factored\""));
+}
+
 TEST(FactoredCheck, RefusesNumbersThatMakeNoStep) {
   const auto fault = [](const std::string& keys) {
     try {

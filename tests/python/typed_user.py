@@ -63,6 +63,7 @@ model.similar_users(dense)  # error
 lists: int = model.recommend_table(data, 5, users=[1, 2]).to_parquet("lists.parquet")
 data.to_table("user", "film").to_csv("films.csv")  # error
 model.fit(data, sample_weight=[1.0] * 30, callbacks=[norn.mlflow_run("films"), norn.wandb_run("films", tags=["a"])])
+model.fit(data, sample_weight=data.matrix)
 norn.mlflow_run(run_name="x")  # error
 
 network = norn.Network.from_json({"Recipe": "sigmoid", "Layers": [{"Name": "Hidden", "N": 8}]})

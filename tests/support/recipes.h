@@ -211,6 +211,21 @@ inline Recipe pooling_recipe() {
   return recipe;
 }
 
+/// Values of targets become weights of their entries, some of them near 0.
+inline void weigh_entries(Recipe& recipe) {
+  for (LayerDescriptor& layer : recipe.network.layers)
+    if (layer.kind == LayerKind::output) layer.entry_weights.scheme = EntryWeightScheme::value;
+  recipe.targets.valued = true;
+  recipe.targets.low = 0.0f;
+  recipe.targets.high = 4.0f;
+}
+
+inline Recipe recipe_with_weights_of_entries() {
+  Recipe recipe = deep_recipe("weights of entries", Adam{}, 0.003f, Activation(Sigmoid{}));
+  weigh_entries(recipe);
+  return recipe;
+}
+
 inline std::vector<Recipe> all_recipes() {
   std::vector<Recipe> all;
   all.push_back(deep_recipe("softmax", Adam{}, 0.003f, SoftMax{}));
@@ -263,12 +278,12 @@ inline std::vector<Recipe> all_recipes() {
 
   all.push_back(recipe_with_slopes_in_z());
   all.push_back(recipe_with_decoupled_decay());
-
   all.push_back(by_source_recipe_with_penalties());
   if (computes_by_example()) all.push_back(by_example_recipe(Adam{}, 0.003f));
   if (computes_by_example()) all.push_back(convolution_recipe());
   all.push_back(factored_recipe(FactoredRule::newton, Adam{}));
   if (computes_by_example()) all.push_back(pooling_recipe());
+  all.push_back(recipe_with_weights_of_entries());
   return all;
 }
 

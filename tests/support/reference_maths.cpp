@@ -84,6 +84,16 @@ TargetRow target_row(const HostBatch& batch, Index example, Index units, bool ig
   return row;
 }
 
+TargetRow target_row(const LayerDescriptor& layer, const HostBatch& batch, Index example,
+                     bool ignore_absent) {
+  TargetRow row = target_row(batch, example, layer.units(), ignore_absent);
+  if (!layer.entry_weights.is_on()) return row;
+  row.valued = false;
+  for (Target& target : row.unit)
+    if (target.stored) target = {1.0, true, target.value};
+  return row;
+}
+
 double unit_cost(const Loss& loss, double y, const Target& target, bool sparse) {
   const std::string_view name = name_of(loss);
   const double t = target.value;
@@ -115,7 +125,7 @@ double row_cost(const Loss& loss, const Row& y, const TargetRow& target) {
   double sum = 0.0;
   for (std::size_t j = 0; j < y.size(); ++j)
     if (!target.sparse || target.unit[j].stored || !target.ignore_absent)
-      sum += unit_cost(loss, y[j], target.unit[j], target.sparse);
+      sum += target.unit[j].weight * unit_cost(loss, y[j], target.unit[j], target.sparse);
   return target.weight * sum;
 }
 
@@ -139,6 +149,7 @@ double softmax_cost(const Loss& loss, TargetWeight target_weight, const Row& y,
     if (target.sparse && !t.stored) continue;
     double p = t.value;
     if (marginal) p = target.sparse || t.value == 1.0 ? 1.0 : 0.0;
+    p *= t.weight;
     const bool counts = !m || m->one_target >= 1.0 || y[j] < m->one_target;
     if (p != 0.0 && counts) sum -= p * (m ? m->one_scale : 1.0) * std::log(y[j]);
   }

@@ -16,6 +16,7 @@ bool bends_at_zero(const Activation& f);
 struct Target {
   double value = 0.0;
   bool stored = false;  ///< of a sparse set; dense targets count as stored
+  double weight = 1.0;  ///< of the entry
 };
 
 /// The targets of one example, by unit.
@@ -29,6 +30,9 @@ struct TargetRow {
   double stored() const;  ///< how many entries of a sparse set
 };
 TargetRow target_row(const HostBatch& batch, Index example, Index units, bool ignore_absent);
+/// Of a layer, whose data may have weights of entries in the place of values.
+TargetRow target_row(const LayerDescriptor& layer, const HostBatch& batch, Index example,
+                     bool ignore_absent);
 
 /// Cost of one unit, not weighted. `stored`: the entry is stored in a sparse set.
 double unit_cost(const Loss& loss, double y, const Target& target, bool sparse);

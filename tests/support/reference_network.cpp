@@ -286,7 +286,7 @@ double Network::cost(const Activity& activity, const BoundBatch& batch) const {
     if (layer.kind != LayerKind::output) continue;
     for (Index b = 0; b < batch.examples; ++b)
       sum += output_cost(network_, layer, activity.activity[i][std::size_t(b)],
-                         target_row(*batch.of_layer[i], b, layer.units(), batch.ignore_absent[i]));
+                         target_row(layer, *batch.of_layer[i], b, batch.ignore_absent[i]));
   }
   return sum;
 }
@@ -341,7 +341,7 @@ Rows Network::delta_factors(const BoundBatch& batch, int number) const {
   Rows factors = zeros(std::size_t(batch.examples), descriptor.units());
   for (Index b = 0; b < batch.examples; ++b) {
     const TargetRow target =
-        target_row(*batch.of_layer[at], b, descriptor.units(), batch.ignore_absent[at]);
+        target_row(descriptor, *batch.of_layer[at], b, batch.ignore_absent[at]);
     for (std::size_t j = 0; j < target.unit.size(); ++j) {
       double& factor = factors[std::size_t(b)][j];
       const bool stored = target.unit[j].stored;
@@ -378,10 +378,10 @@ double Network::distance_to_kinks(const Activity& activity, const BoundBatch& ba
         for (double z : row) nearest = std::min(nearest, std::abs(z));
     if (descriptor.kind != LayerKind::output) continue;
     for (Index b = 0; b < batch.examples; ++b)
-      nearest =
-          std::min(nearest, loss_kink_distance(network_.loss, activity.activity[i][std::size_t(b)],
-                                               target_row(*batch.of_layer[i], b, descriptor.units(),
-                                                          batch.ignore_absent[i])));
+      nearest = std::min(
+          nearest, loss_kink_distance(
+                       network_.loss, activity.activity[i][std::size_t(b)],
+                       target_row(descriptor, *batch.of_layer[i], b, batch.ignore_absent[i])));
   }
   return nearest;
 }

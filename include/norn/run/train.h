@@ -93,6 +93,11 @@ struct TrainOptions {
   std::map<std::string, std::optional<float>> rule;  ///< its parameters: rule["Mu"], rule["Mu1"]
   std::optional<std::uint64_t> seed;
   std::string shuffle;  ///< "yes", "no"; empty: the descriptor's
+  /// What values of targets are: "none", or their weights by "value", "linear" or "log", in all
+  /// output layers; empty: the descriptor's.
+  std::string entry_weights;
+  std::optional<float> entry_alpha;
+  std::optional<float> entry_epsilon;
   RateSettings schedule;
   ValidationSettings validation;
 

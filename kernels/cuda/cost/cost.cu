@@ -100,9 +100,9 @@ struct UnitLoss {
     const ElementCost<float> e = cost(z, t);
     return {e.cost, row.factor_one * e.delta};
   }
-  __device__ StoredCost stored(const Row& row, float z, const float* value, int i) const {
-    const ElementCost<float> e = cost(z, cost.stored_target(value == nullptr ? 1.0f : value[i]));
-    return {double(e.cost), row.factor_one * e.delta};
+  __device__ StoredCost stored(const Row& row, float z, const StoredTarget& target) const {
+    const ElementCost<float> e = cost(z, cost.stored_target(target.value));
+    return {double(target.weight) * double(e.cost), row.factor_one * target.weight * e.delta};
   }
 };
 

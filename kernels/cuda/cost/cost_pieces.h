@@ -14,8 +14,8 @@
 ///   kWrites         whether z becomes the delta,
 ///   kEvaluatesAbsent   whether absent entries count at all,
 ///   Row, row(target, r)             what all units of row r share; Row::cost_factor weighs its
-///   sum, absent(row, z), dense(row, z, t)   cost and delta in float, stored(row, z, value, i) the
-///   same, cost in double, of a row's stored entry i.
+///   sum, absent(row, z), dense(row, z, t)   cost and delta in float, stored(row, z, target) the
+///   same, cost in double, of a stored entry.
 namespace norn::cuda {
 
 inline constexpr int kPieceThreads = 256;
@@ -156,11 +156,10 @@ struct Piece {
   __device__ double evaluate_stored(const typename LossFunction::Row& row, RowOffset begin,
                                     int stored, bool counts_absent, const float* before) const {
     const CsrView& x = work.target.sparse;
-    const float* value = x.value == nullptr ? nullptr : x.value + begin;
     double cost = 0;
     for (int i = int(threadIdx.x); i < stored; i += kPieceThreads) {
       const int c = int(Index(x.column[begin + i]) - work.first_unit - first);
-      const StoredCost e = loss_function.stored(row, before[c], value, i);
+      const StoredCost e = loss_function.stored(row, before[c], work.target.stored(begin + i));
       cost += e.cost;
       if (counts_absent) cost -= double(loss_function.absent(row, before[c]).cost);
       if constexpr (LossFunction::kWrites) {

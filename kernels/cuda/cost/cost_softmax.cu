@@ -77,9 +77,9 @@ struct CrossEntropyLoss {
     const float tau = rule.gated(e * row.scale.inverse_total, rule.dense(row.unit, t));
     return {tau * (float(row.log_total) + (row.scale.maximum - z)), e * row.factor - tau};
   }
-  __device__ StoredCost stored(const Row& row, float z, const float* value, int i) const {
+  __device__ StoredCost stored(const Row& row, float z, const StoredTarget& target) const {
     const float e = row.scale.exponential(z);
-    const float tau = rule.gated(e * row.scale.inverse_total, rule.stored(row.unit, value, i));
+    const float tau = rule.gated(e * row.scale.inverse_total, rule.stored(row.unit, target));
     return {double(tau) * (row.log_total + (double(row.scale.maximum) - double(z))),
             row.boost_one * (e * row.factor - tau)};
   }
@@ -105,8 +105,8 @@ struct CrossEntropyCoupling {
   __device__ ElementCost<float> dense(const Row& row, float z, float t) const {
     return {rule.gated(row.scale.probability(z), rule.dense(row.unit, t)), 0.0f};
   }
-  __device__ StoredCost stored(const Row& row, float z, const float* value, int i) const {
-    return {double(rule.gated(row.scale.probability(z), rule.stored(row.unit, value, i))), 0.0f};
+  __device__ StoredCost stored(const Row& row, float z, const StoredTarget& target) const {
+    return {double(rule.gated(row.scale.probability(z), rule.stored(row.unit, target))), 0.0f};
   }
 };
 
@@ -131,18 +131,21 @@ struct JacobianLoss {
     return {RowScale::of(rows, r), float(double(rows.coupling[r]) * kFixedUnit), weight,
             boost_of(rule, target.is_sparse), double(weight)};
   }
-  __device__ ElementCost<float> dense(const Row& row, float z, float t) const {
+  __device__ ElementCost<float> evaluate(const Row& row, float z, float t, float weight) const {
     const float y = row.scale.probability(z);
-    return {loss.cost(y, t), y * (row.weight * loss.slope(y, t) - row.coupling)};
+    return {loss.cost(y, t), y * (weight * loss.slope(y, t) - row.coupling)};
+  }
+  __device__ ElementCost<float> dense(const Row& row, float z, float t) const {
+    return evaluate(row, z, t, row.weight);
   }
   __device__ ElementCost<float> absent(const Row& row, float z) const {
     const ElementCost<float> e = dense(row, z, 0.0f);
     return {e.cost, row.boost.zero * e.delta};
   }
-  __device__ StoredCost stored(const Row& row, float z, const float* value, int i) const {
+  __device__ StoredCost stored(const Row& row, float z, const StoredTarget& target) const {
     const ElementCost<float> e =
-        dense(row, z, loss.stored_target(value == nullptr ? 1.0f : value[i]));
-    return {double(e.cost), row.boost.one * e.delta};
+        evaluate(row, z, loss.stored_target(target.value), row.weight * target.weight);
+    return {double(target.weight) * double(e.cost), row.boost.one * e.delta};
   }
 };
 
@@ -168,9 +171,10 @@ struct JacobianCoupling {
   __device__ ElementCost<float> absent(const Row& row, float z) const {
     return dense(row, z, 0.0f);
   }
-  __device__ StoredCost stored(const Row& row, float z, const float* value, int i) const {
-    const float t = loss.stored_target(value == nullptr ? 1.0f : value[i]);
-    return {double(dense(row, z, t).cost), 0.0f};
+  __device__ StoredCost stored(const Row& row, float z, const StoredTarget& target) const {
+    const float y = row.scale.probability(z);
+    const float slope = loss.slope(y, loss.stored_target(target.value));
+    return {double(y * (target.weight * slope)), 0.0f};
   }
 };
 
@@ -284,7 +288,7 @@ __global__ void couple_targets(SoftMaxCost cost, SoftMaxTargetRule rule, TargetV
   if (target.is_sparse) {
     const CsrView& x = target.sparse;
     for (RowOffset i = x.row_begin[r] + lane; i < x.row_begin[r + 1]; i += 32)
-      sum += double(rule.stored(unit, x.value, i));
+      sum += double(rule.stored(unit, target.stored(i)));
   } else {
     for (Index c = lane; c < target.dense.cols; c += 32)
       sum += double(rule.dense(unit, target.dense(r, c)));

@@ -197,11 +197,11 @@ bool output_delta_float(const Stream& stream, OutputWorkspace& workspace,
   std::visit(
       [&](const auto& j) {
         using LossFunction = std::remove_cvref_t<decltype(j)>;
-        launch(stream,
-               OutputTask<LossFunction>{
-                   product_operands(block.x.values, block.w.values), map_result_boxes(block.delta),
-                   map_result_boxes(block.transposed_delta), j, targets, block.target.sparse.value,
-                   boost.one, boost.zero, totals.tile_cost, totals.tile_gradient});
+        launch(stream, OutputTask<LossFunction>{
+                           product_operands(block.x.values, block.w.values),
+                           map_result_boxes(block.delta), map_result_boxes(block.transposed_delta),
+                           j, targets, block.target.sparse.value, block.target.entry_weight,
+                           boost.one, boost.zero, totals.tile_cost, totals.tile_gradient});
       },
       *loss_function);
   return true;

@@ -19,7 +19,8 @@ struct OutputTask {
   CUtensorMap transposed;  ///< deltas transposed, where they are wanted
   LossFunction loss_function;
   TargetSource targets;
-  const float* target_value;  ///< or null: all 1
+  const float* target_value;  ///< of the stored entries, or null: all 1
+  const float* entry_weight;  ///< the same
   float boost_one;
   float boost_zero;
   double* tile_cost;     ///< [row tiles x column tiles]
@@ -168,7 +169,7 @@ class OutputTile : public ProductTile {
   /// The delta of a unit that has a stored target.
   __device__ float evaluate_one(float z, int row, int col) {
     const StoredUnit unit =
-        task_.loss_function.stored(z, stored_value(row, col), targets_, row, task_.boost_one);
+        task_.loss_function.stored(z, stored_target(row, col), targets_, row, task_.boost_one);
     cost_ += unit.cost;
     return unit.delta;
   }
@@ -188,12 +189,14 @@ class OutputTile : public ProductTile {
   }
 
  private:
-  __device__ float stored_value(int row, int col) const {
-    if (task_.target_value == nullptr) return 1.0f;
+  __device__ StoredTarget stored_target(int row, int col) const {
+    if (task_.target_value == nullptr && task_.entry_weight == nullptr) return {};
     const unsigned* mask = targets_.mask[row];
     int number = __popc(mask[col / 32] & ((1u << (col % 32)) - 1));
     for (int word = 0; word < col / 32; ++word) number += __popc(mask[word]);
-    return task_.target_value[targets_.entry[row] + number];
+    const RowOffset entry = targets_.entry[row] + number;
+    return {task_.target_value == nullptr ? 1.0f : task_.target_value[entry],
+            task_.entry_weight == nullptr ? 1.0f : task_.entry_weight[entry]};
   }
 };
 

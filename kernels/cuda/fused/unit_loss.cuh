@@ -40,11 +40,12 @@ struct StoredUnit {
 
 /// Of independent units.
 template <class F, class L>
-__device__ StoredUnit stored_unit(const F& f, const L& loss, float z, float value, float weight,
-                                  float boost_one) {
-  const ElementCost<float> one = element_cost(f, loss, z, loss.stored_target(value));
+__device__ StoredUnit stored_unit(const F& f, const L& loss, float z, const StoredTarget& target,
+                                  float weight, float boost_one) {
+  const ElementCost<float> one = element_cost(f, loss, z, loss.stored_target(target.value));
   const ElementCost<float> zero = element_cost(f, loss, z, 0.0f);
-  return {double(weight) * double(one.cost - zero.cost), weight * boost_one * one.delta};
+  return {double(weight) * double(target.weight * one.cost - zero.cost),
+          weight * boost_one * target.weight * one.delta};
 }
 
 constexpr float kLog2E = 1.44269504088896341f;
@@ -63,9 +64,9 @@ struct SigmoidLoss {
   __device__ Row row(const TileTargets& targets, int row, float boost_zero) const {
     return targets.weight[row] * boost_zero * scale;
   }
-  __device__ StoredUnit stored(float z, float value, const TileTargets& targets, int row,
-                               float boost_one) const {
-    return stored_unit(activation, loss, z, value, targets.weight[row], boost_one);
+  __device__ StoredUnit stored(float z, const StoredTarget& target, const TileTargets& targets,
+                               int row, float boost_one) const {
+    return stored_unit(activation, loss, z, target, targets.weight[row], boost_one);
   }
 
   /// -ln(1 - y) = ln(1 + e^z). The logarithms are combined: `product` becomes that of all (1 +
@@ -143,9 +144,9 @@ struct PlainLoss {
   __device__ Row row(const TileTargets& targets, int row, float boost_zero) const {
     return targets.weight[row] * boost_zero * scale;
   }
-  __device__ StoredUnit stored(float z, float value, const TileTargets& targets, int row,
-                               float boost_one) const {
-    return stored_unit(activation, loss, z, value, targets.weight[row], boost_one);
+  __device__ StoredUnit stored(float z, const StoredTarget& target, const TileTargets& targets,
+                               int row, float boost_one) const {
+    return stored_unit(activation, loss, z, target, targets.weight[row], boost_one);
   }
   struct Cost {
     float sum = 0.0f;
@@ -187,10 +188,10 @@ struct SoftMaxLoss {
     return {exp2_fast(__fmaf_rn(z1, kLog2E, -row.shift)) * row.factor,
             exp2_fast(__fmaf_rn(z2, kLog2E, -row.shift)) * row.factor};
   }
-  __device__ StoredUnit stored(float z, float value, const TileTargets& targets, int row,
-                               float boost_one) const {
+  __device__ StoredUnit stored(float z, const StoredTarget& target, const TileTargets& targets,
+                               int row, float boost_one) const {
     const float maximum = targets.maximum[row];
-    const float tau = rule.stored(targets.unit[row], &value, 0);
+    const float tau = rule.stored(targets.unit[row], target);
     const float e = exp2_fast(__fmaf_rn(z, kLog2E, -(maximum * kLog2E)));
     return {double(tau) * (double(targets.log_total[row]) + (double(maximum) - double(z))),
             boost_one * (targets.weight[row] * e - tau)};

@@ -8,6 +8,7 @@
 #include "src/data/stored_values.h"
 #include "src/engine/data/device_dataset.h"
 #include "src/engine/data/listed_sets.h"
+#include "src/engine/data/weighted_entries.h"
 
 #include <algorithm>
 #include <set>
@@ -153,10 +154,13 @@ DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& so
   UnitMatcher matcher(network, sources.units);
   const Residency residency = total > sources.memory_bytes ? Residency::stream : Residency::memory;
   for (const auto& [layer, set] : chosen) {
-    const Role role =
-        network.layers[std::size_t(layer)].kind == LayerKind::input ? Role::input : Role::target;
-    bound_.push_back({layer, set->memory ? matcher.open(*set->memory, role, layer)
-                                         : matcher.open(set->info, residency, role, layer)});
+    const LayerDescriptor& of = network.layers[std::size_t(layer)];
+    const Role role = of.kind == LayerKind::input ? Role::input : Role::target;
+    std::unique_ptr<Dataset> opened = set->memory ? matcher.open(*set->memory, role, layer)
+                                                  : matcher.open(set->info, residency, role, layer);
+    if (of.entry_weights.is_on() && opened->info().gives_sparse_batches())
+      opened = weigh_entries(std::move(opened), of.entry_weights, of.name);
+    bound_.push_back({layer, std::move(opened)});
     unit_labels_[std::size_t(layer)] =
         labels_of_layer(sources.units, network, layer, set->info.unit_labels);
     examples_ = set->info.examples;

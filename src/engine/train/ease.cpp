@@ -83,6 +83,7 @@ void require_ease(const NetworkDescriptor& network, const std::string& where) {
   need(
       output.kind == LayerKind::output && activation && std::holds_alternative<Linear>(*activation),
       "needs an Output layer with the Activation Linear");
+  need(!output.entry_weights.is_on(), "counts every entry once: without EntryWeights");
   need(!output.batch_normalization && output.shared_weights.empty() && output.skips.empty(),
        "needs an Output layer with weights alone");
   if (!(network.training.lambda > 0.0f))

@@ -9,6 +9,8 @@
 #include "src/step/ops/source_edges.h"
 #include "src/step/ops/unit_edges.h"
 
+#include <utility>
+
 namespace norn::step {
 void pre_activation(State& state, int layer, Range units, MatrixView<float> z, const char* stage) {
   Compute& compute = state.compute();
@@ -74,6 +76,8 @@ TargetView target_view(State& state, int layer) {
   target.dense = data.dense;
   target.ignore_absent = batch.ignore_absent[std::size_t(layer)];
   target.weight = data.weight;
+  if (state.facts.layer(layer).entry_weights.is_on())
+    target.entry_weight = std::exchange(target.sparse.value, nullptr);
   return target;
 }
 

@@ -17,20 +17,27 @@ class StagedTarget {
       : host_(host),
         sparse_(host.is_sparse ? host.sparse : CsrView{}),
         dense_(host.is_sparse ? MatrixView<const float>{} : host.dense),
-        weight_(host.weight) {}
+        weight_(host.weight),
+        entry_weight_(weights_of(host)) {}
   TargetView view() {
     TargetView view = host_;
     view.sparse = sparse_.view();
     view.dense = dense_.view();
     view.weight = weight_.view();
+    if (host_.entry_weight != nullptr) view.entry_weight = entry_weight_.view().data;
     return view;
   }
 
  private:
+  static VectorView<const float> weights_of(const TargetView& host) {
+    if (host.entry_weight == nullptr) return {};
+    return {host.entry_weight, Index(host.sparse.entries())};
+  }
   TargetView host_;
   StagedCsr sparse_;
   StagedMatrix<const float> dense_;
   StagedVector<const float> weight_;
+  StagedVector<const float> entry_weight_;
 };
 
 class StagedRows {
