@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import types
 import weakref
@@ -22,6 +23,8 @@ from .training import merged
 
 if TYPE_CHECKING:
     from ._types import Facts
+
+_log = logging.getLogger("norn")
 
 
 def network_of(params: Mapping[str, Any]) -> Network | None:
@@ -222,3 +225,13 @@ def reference(given: Any) -> Any:
         return weakref.ref(given)
     except TypeError:
         return None
+
+
+def tell_of_known(fitted_on: Any, user_items: Any) -> bool:
+    """Whether these are the data that a model was fitted on, given a reference to those; then a warning says so: what is to be found was
+    trained on."""
+    if fitted_on is None or fitted_on() is not user_items:
+        return False
+    _log.warning("`user_items` are the data that the model was fitted on, which knows the fifth that is looked for: other data give a "
+                 "lower score; hold users or entries out before `fit`, and give those")
+    return True

@@ -20,7 +20,7 @@ NOT_HERE = {
     "repeat": "runs that are made again", "rule": "its parameters are keywords", "input": "hints to importer, by its name",
     "target": "the same",
     "output": "the same", "new_features": "importer's indexes", "sets": "files that are written", "scratch": "texts too large for memory",
-    "k": "it is looked at before",
+    "k": "it is looked at before", "n": "the same", "units": "the same",
 }
 
 
