@@ -197,6 +197,21 @@ def pair_of(given: Any, argument: str) -> tuple[Any, Any]:
     return given[0], given[1]
 
 
+def evaluated_sets(network: Network, known: Any, wanted: Any, trained_on: Any) -> tuple[list[Any], Any]:
+    """Data sets of what is known and what is to be found, and that of what was learned; None without."""
+    if wanted is None:
+        known, wanted = pair_of(known, "user_items")
+    require_labels(network, known, "Input", "user_items")
+    require_widths(network, known, "user_items")
+    require_labels(network, wanted, "Output", "held_out")
+    sets = sets_of(network, "data", known, wanted, ("user_items", "held_out"))
+    if trained_on is None:
+        return sets, None
+    given = wanted_of(trained_on)
+    require_labels(network, given, "Output", "trained_on")
+    return sets, memory_set("trained_on", given, "trained_on", indicator=True)
+
+
 def data_settings(network: Network | None, known: Any, wanted: Any, validation: Any, weights: Any) -> dict[str, Any]:
     """The data sets of a run."""
     require_given(known, "user_items")

@@ -13,7 +13,7 @@ import numpy as np
 
 from . import _core, _display, _fitting, _settings
 from ._arrays import factors_of, set_of_each_user
-from ._evaluation import Evaluation, Resampling
+from ._evaluation import Evaluation, Resampling, asked_metrics
 from ._labels import Labels, pairs_of
 from ._units import allowed_of, basket_of, is_basket, units_of
 from ._words import choice, count, integer, one_of, renamed, truth, word
@@ -348,8 +348,7 @@ class Recommender:
     @overload
     def similar_users(self, user_items: Matrices, others: Matrices, N: int = ..., *, layer: str = ...) -> tuple[Ids, Floats]: ...
     @overload
-    def similar_users(self, user_items: Sequence[str] | Set[str] | Sequence[SupportsIndex] | Set[SupportsIndex] | Column, others: Matrices,
-                      N: int = ..., *, layer: str = ...) -> list[tuple[str | int, float]]: ...
+    def similar_users(self, user_items: Basket, others: Matrices, N: int = ..., *, layer: str = ...) -> list[tuple[str | int, float]]: ...
     def similar_users(self, user_items: Matrices | Units, others: Matrices, N: int = 10, *, layer: str = "Hidden"
                       ) -> tuple[Ids, Floats] | list[tuple[str | int, float]]:
         """The N users of others whose activations of a hidden layer have the largest cosine with those of a user, exact, of equal
@@ -394,7 +393,8 @@ class Recommender:
     @renamed(known="user_items")
     def evaluate(self, user_items: Matrices | tuple[Matrices, Matrices], held_out: Matrices | None = None, *,
                  k: int | Iterable[int] = (10, 20, 100), keep_seen: bool = False, per_example: bool = False, confusion: bool = False,
-                 layer: str = "", interval: float | None = None, resamples: int = 2000, seed: int = 1) -> Evaluation:
+                 layer: str = "", interval: float | None = None, resamples: int = 2000, seed: int = 1, also: str | Iterable[str] = (),
+                 trained_on: Matrix | None = None, propensity: tuple[float, float] | None = None) -> Evaluation:
         """How well held-out units are ranked, in the evaluator's numbers.
 
         user_items, held_out: [users, units], what is known of users and what is to be found; one pair of them; a Dataset with targets.
@@ -404,19 +404,18 @@ class Recommender:
         confusion: how often each class was taken for which, too, where `held_out` has one for each.
         layer: of networks with several output layers.
         interval, resamples, seed: such as 0.95: `per_example`, and `intervals` of the means, as `Evaluation.interval` has them.
+        also: "auc", and with `trained_on` "novelty" and "diversity": these metrics, too, one or several.
+        trained_on: [users, units], what the model has learned, for metrics that count in it who has a unit.
+        propensity: two numbers, such as (0.55, 1.5): "psp", too, with `trained_on`.
 
         Returns an Evaluation: docs/user/metrics.md has the formulas. Raises UsageError for matrices that do not go together.
         """
-        if held_out is None:
-            user_items, held_out = _fitting.pair_of(user_items, "user_items")
-        _fitting.require_labels(self.network_, user_items, "Input", "user_items")
-        _fitting.require_widths(self.network_, user_items, "user_items")
-        _fitting.require_labels(self.network_, held_out, "Output", "held_out")
-        sets = _fitting.sets_of(self.network_, "data", user_items, held_out, ("user_items", "held_out"))
+        name, more = word("layer", layer), asked_metrics(also, trained_on, propensity)
+        sets, learned = _fitting.evaluated_sets(self.network_, user_items, held_out, trained_on)
         drawn = None if interval is None else Resampling.of(interval, resamples, seed, "interval")
         return Evaluation(_core.evaluate(self.network_.model, sets, [count("k", one) for one in (k if isinstance(k, Iterable) else [k])],
-                                         word("layer", layer), truth("keep_seen", keep_seen), truth("per_example", drawn or per_example),
-                                         truth("confusion", confusion)), drawn)
+                                         name, truth("keep_seen", keep_seen), truth("per_example", drawn or per_example),
+                                         truth("confusion", confusion), more, learned, propensity), drawn)
 
     def score(self, user_items: Matrices, held_out: Matrices | None = None) -> float:
         """ndcg@20 of `evaluate`, higher is better: what scikit-learn's searches compare by.
