@@ -33,7 +33,8 @@ class EvaluationRun {
     settings_.seen = options_.seen;
     require_training();
     settings_.output_layer = choose_layer(info_.network, options_.layer);
-    const LayerDescriptor& layer = info_.network.layers[std::size_t(settings_.output_layer)];
+    // A copy: what a model without a file says of itself is read anew with its network.
+    const LayerDescriptor layer = info_.network.layers[std::size_t(settings_.output_layer)];
     if (layer.kind != LayerKind::output)
       throw UsageError(
           fmt::format("`layer`: \"{}\" is no output layer; metrics need one", layer.name));

@@ -62,6 +62,15 @@ def test_metrics_that_are_asked_for_are_those_of_the_reference(draw, reference):
     assert all(found[name] == plain[name] for name in plain)
 
 
+def test_comparisons_have_them(draw, trained, baskets):
+    known, held_out = parts(draw, baskets.matrix)
+    baseline = norn.most_popular(known)
+    found = norn.compare(baseline, trained, known, held_out, k=5, also=["novelty", "auc"], trained_on=known, resamples=50)
+    for name in ("novelty@5", "auc@5"):
+        assert found[name].a == pytest.approx(baseline.evaluate(known, held_out, k=5, also=["novelty", "auc"], trained_on=known)[name])
+    assert found["novelty@5"].difference >= 0  # nothing says less than what most have
+
+
 def test_an_area_without_training_data_and_with_intervals(draw, trained, baskets):
     known, held_out = parts(draw, baskets.matrix)
     found = trained.evaluate(known, held_out, k=10**6, also="auc", interval=0.9)
