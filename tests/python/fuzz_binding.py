@@ -25,8 +25,8 @@ from norn.implicit import Autoencoder
 
 MEANT = (norn.Error, TypeError, Planted, norn.StopTraining)
 # How often each kind of call is drawn.
-KINDS = {"fit": 6, "train": 6, "recommend": 8, "basket": 4, "similar_items": 3, "transform": 3, "alike": 3, "lists": 4, "explain": 4, "vectors": 2,
-         "evaluate": 4, "go_on": 4, "plan": 2, "from_json": 2, "from_parameters": 3,
+KINDS = {"fit": 6, "train": 6, "recommend": 8, "basket": 4, "similar_items": 3, "transform": 3, "alike": 3, "lists": 4, "explain": 4,
+         "vectors": 2, "evaluate": 4, "go_on": 4, "plan": 2, "from_json": 2, "from_parameters": 3,
          "parameters": 2, "files": 3, "pickles": 2, "shown": 2, "set_params": 2, "dataset": 5, "split": 3, "table": 4, "text": 3,
          "netcdf": 3, "onnx": 1, "safetensors": 2,
          "torch": 2, "sets": 5, "labels": 2, "bytes": 2, "threads": 2, "forked": 1, "overwritten": 2, "implicit": 2, "closed": 1}
