@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Recommendations and embeddings.
 #include "norn/base/error.h"
-#include "norn/run/explain.h"
 #include "norn/run/recommend.h"
 #include "python/src/arrays.h"
 #include "python/src/data.h"

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Explaining scores: requests in, batch by batch, effects of their entries out.
-#include "norn/run/explain.h"
-
 #include "norn/base/error.h"
+#include "norn/run/recommend.h"
 #include "src/engine/predict/explainer.h"
 #include "src/run/model_access.h"
 #include "src/run/model_session.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Explanations of a program's own arrays, against recommendations of arrays without an entry.
-#include "norn/run/explain.h"
-
+#include "norn/run/recommend.h"
 #include "tests/run/door.h"
 #include "tests/support/message_of.h"
 
