@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # what checkers and editors see; tests/python/types_test.py c
     from .dataset import Dataset as Dataset
     from .errors import (CommunicationError as CommunicationError, DataError as DataError, DeviceError as DeviceError,
                          DivergenceError as DivergenceError, Error as Error, UsageError as UsageError)
+    from .explaining import Explanation as Explanation
     from .history import History as History
     from .images import Images as Images, read_images as read_images
     from .interchange import (export_onnx as export_onnx, export_safetensors as export_safetensors, import_caffe as import_caffe,
@@ -36,13 +37,15 @@ if TYPE_CHECKING:  # what checkers and editors see; tests/python/types_test.py c
     from .tables import TableStream as TableStream
     from .vectors import Vectors as Vectors
     from .popularity import most_popular as most_popular
-    from .recommender import Recommender as Recommender, load as load
+    from .loading import load as load
+    from .recommender import Recommender as Recommender
     from .training import train as train
 
     __version__: str
 else:
     _HOMES = {
-        "recommender": ("Recommender", "load"),
+        "recommender": ("Recommender",),
+        "loading": ("load",),
         "popularity": ("most_popular",),
         "dataset": ("Dataset",),
         "linear": ("Ease",),
@@ -50,6 +53,7 @@ else:
         "tables": ("TableStream",),
         "vectors": ("Vectors",),
         "training": ("train",),
+        "explaining": ("Explanation",),
         "history": ("History",),
         "images": ("Images", "read_images"),
         "_comparison": ("compare", "Comparison", "Difference"),

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import html
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ._types import Facts
     from .history import History
+    from .network import Network
 
 
 def _units(layer: Facts) -> str:
@@ -30,6 +31,15 @@ def network_text(name: str, layers: list[Facts], epochs: int | None, history: Hi
     elif epochs:
         lines.append(f"{epochs} epochs")
     return "\n".join(lines)
+
+
+def recommender_text(name: str, network: str | None, params: dict[str, Any], trained: Network | None) -> str:
+    """As its constructor is called, and where there is one the trained network. `network`: the name of that which was given, None: a
+    recipe makes it."""
+    if network is not None:
+        params = {"network": network} | {key: value for key, value in params.items() if key != "recipe"}
+    given = f"{name}({', '.join(f'{key}={value!r}' for key, value in params.items())})"
+    return given if trained is None else network_text(given, trained.layers(), trained.model.epochs(), trained.history)
 
 
 def network_html(name: str, layers: list[Facts], trained: bool, history: History) -> str:

@@ -2,7 +2,7 @@
 """Metrics of held-out units, as a mapping and as a table."""
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -32,6 +32,22 @@ class Resampling(NamedTuple):
         if isinstance(level, bool) or not isinstance(level, (int, float)) or not 0 < level < 1:
             raise UsageError(f"`{name}` {level!r}: expected a number between 0 and 1, such as 0.95")
         return cls(float(level), count("resamples", resamples, 1, 100_000), count("seed", seed, 0, 2**64 - 1))
+
+
+def asked_metrics(also: str | Iterable[str], trained_on: object, propensity: object) -> list[str]:
+    """Names of metrics that are asked for. Raises UsageError where what they take is not there."""
+    names = [also] if isinstance(also, str) else list(also)
+    for name in names:
+        choice("also", name, ("auc", "novelty", "diversity"))
+    if trained_on is None:
+        asked = [name for name in names if name != "auc"]
+        if asked or propensity is not None:
+            argument, metric = ("also", asked[0]) if asked else ("propensity", "psp")
+            raise UsageError(f"`{argument}`: {metric} counts units in the training data: give them with `trained_on`")
+    if propensity is not None and not (isinstance(propensity, (tuple, list)) and len(propensity) == 2
+                                       and all(isinstance(one, (int, float)) and 0 < one < float("inf") for one in propensity)):
+        raise UsageError(f"`propensity` {propensity!r}: expected two numbers above 0, such as (0.55, 1.5)")
+    return names
 
 
 class Evaluation(Mapping[str, float]):

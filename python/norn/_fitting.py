@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import types
 import weakref
@@ -22,6 +23,8 @@ from .training import merged
 
 if TYPE_CHECKING:
     from ._types import Facts
+
+_log = logging.getLogger("norn")
 
 
 def network_of(params: Mapping[str, Any]) -> Network | None:
@@ -196,6 +199,21 @@ def pair_of(given: Any, argument: str) -> tuple[Any, Any]:
     return given[0], given[1]
 
 
+def evaluated_sets(network: Network, known: Any, wanted: Any, trained_on: Any) -> tuple[list[Any], Any]:
+    """Data sets of what is known and what is to be found, and that of what was learned; None without."""
+    if wanted is None:
+        known, wanted = pair_of(known, "user_items")
+    require_labels(network, known, "Input", "user_items")
+    require_widths(network, known, "user_items")
+    require_labels(network, wanted, "Output", "held_out")
+    sets = sets_of(network, "data", known, wanted, ("user_items", "held_out"))
+    if trained_on is None:
+        return sets, None
+    given = wanted_of(trained_on)
+    require_labels(network, given, "Output", "trained_on")
+    return sets, memory_set("trained_on", given, "trained_on", indicator=True)
+
+
 def data_settings(network: Network | None, known: Any, wanted: Any, validation: Any, weights: Any,
                   settings: Mapping[str, Any]) -> dict[str, Any]:
     """The data sets of a run with these settings, and what the settings lack to read them. Weights are one an example, or a matrix of
@@ -236,3 +254,13 @@ def reference(given: Any) -> Any:
         return weakref.ref(given)
     except TypeError:
         return None
+
+
+def tell_of_known(fitted_on: Any, user_items: Any) -> bool:
+    """Whether these are the data that a model was fitted on, given a reference to those; then a warning says so: what is to be found was
+    trained on."""
+    if fitted_on is None or fitted_on() is not user_items:
+        return False
+    _log.warning("`user_items` are the data that the model was fitted on, which knows the fifth that is looked for: other data give a "
+                 "lower score; hold users or entries out before `fit`, and give those")
+    return True

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     Table: TypeAlias = Path | Frame | ArrowStream | Mapping[str, ArrayLike] | SparseMatrix
     Units: TypeAlias = (str | SupportsIndex | Sequence[str] | Sequence[SupportsIndex] | Set[str] | Set[SupportsIndex] | Column
                         | NDArray[np.generic])
+    Basket: TypeAlias = Sequence[str] | Set[str] | Sequence[SupportsIndex] | Set[SupportsIndex] | Column  # what one user has
     Labelled: TypeAlias = Sequence[str] | Sequence[int] | Column | NDArray[np.generic]  # what rows are called
     Descriptor: TypeAlias = Network | Mapping[str, object] | Path
     Model: TypeAlias = Network | Recommender | Parts | Path

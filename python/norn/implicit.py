@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import _settings
+from ._labels import pairs_of
 from ._units import units_of
-from ._words import count, truth
+from ._words import count, integer, truth
 from .callbacks import Environment, listed, progress
 from .data.matrices import matrix_of, sparse_of
 from .errors import UsageError
@@ -143,6 +144,23 @@ class Autoencoder(Recommender):
                 raise UsageError(f"`user_items`: has {rows} rows for {users} users; give user_items[userid]")
         given = sparse_of(self._users_of_fit() if user_items is None else user_items, "user_items")
         return given.tocsr()[units_of(userid, "userid", given.shape[0], None)]
+
+    def explain(self, userid: int, user_items: Matrix | None, itemid: int, user_weights: object = None,  # type: ignore[override]
+                N: int = 10) -> tuple[float, list[tuple[int, float]], object]:
+        """Why an item has its score for a user: the effects of leaving out each item that the user has (`Recommender.explain`).
+
+        userid: a number; it says which row is meant.
+        user_items: the row of this user, CSR; or those of all users of `fit`; None: what `fit` was given.
+        itemid: a number.
+        user_weights: changes nothing, and is returned.
+        N: how many.
+
+        Returns (total_score, top_contributions, user_weights): the score, and (itemid, effect) of the N items with the largest effects.
+        Effects do not add up to the score, as the contributions of ALS do.
+        """
+        found = super().explain(self._rows(userid, user_items), integer("itemid", itemid), N)
+        pairs: list[Any] = pairs_of(None, found.ids[0], found.effects[0])
+        return float(found.scores[0]), pairs, user_weights
 
     def similar_users(self, userid: int | Sequence[int] | NDArray[np.integer], N: int = 10, filter_users: Units | None = None,  # type: ignore[override]
                       users: Units | None = None) -> tuple[Ids, Floats]:

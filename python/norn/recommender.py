@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import pathlib
 import tempfile
 from collections.abc import Callable, Iterable
@@ -14,7 +13,7 @@ import numpy as np
 
 from . import _core, _display, _fitting, _settings
 from ._arrays import factors_of, set_of_each_user
-from ._evaluation import Evaluation, Resampling
+from ._evaluation import Evaluation, Resampling, asked_metrics
 from ._labels import Labels, pairs_of
 from ._units import allowed_of, basket_of, is_basket, units_of
 from ._words import choice, count, integer, one_of, renamed, truth, word
@@ -22,6 +21,7 @@ from .callbacks import Environment, listed
 from .data.matrices import matrix_of, sparse_of
 from .dataset import Dataset
 from .errors import UsageError
+from .explaining import Explanation, asked_units, explained
 from .history import History
 from .network import Network, run_settings, unit_vectors
 from .tables import TableStream, UserRows, in_parts, recommended
@@ -36,9 +36,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._setting_types import Settings
-    from ._types import Callbacks, Column, Descriptor, Facts, Floats, Ids, Labelled, Matrices, Matrix, Parameters, Path, Units, Weights
-
-_log = logging.getLogger("norn")
+    from ._types import (Basket, Callbacks, Column, Descriptor, Facts, Floats, Ids, Labelled, Matrices, Matrix, Parameters, Path, Units,
+                         Weights)
 
 
 class Recommender:
@@ -263,6 +262,35 @@ class Recommender:
         return pairs_of(self.labels, ids[0], scores[0])
 
     @overload
+    def explain(self, user_items: Basket, item: str | SupportsIndex, N: int = ..., *, layer: str = ...  # type: ignore[overload-overlap]
+                ) -> list[tuple[str | int, float]]: ...
+    @overload
+    def explain(self, user_items: Basket, item: Units, N: int = ..., *, layer: str = ...) -> list[list[tuple[str | int, float]]]: ...
+    @overload
+    def explain(self, user_items: Matrices, item: Units | Sequence[Sequence[int]], N: int = ..., *, layer: str = ...) -> Explanation: ...
+    def explain(self, user_items: Matrices | Units, item: Units | Sequence[Sequence[int]], N: int = 5, *, layer: str = ""
+                ) -> Explanation | list[tuple[str | int, float]] | list[list[tuple[str | int, float]]]:
+        """Why this item: the N entries of what a user has that its score depends on most. The effect of an entry is the score that
+        `recommend` gives, less the score without this entry: the network is run on both, so it is exact.
+
+        user_items: as for `recommend`.
+        item: a unit, by label or number, that is asked about for each user. Of several users also one for each, [users], or
+            [users, items], such as the ids that `recommend` returns, whose -1 are passed over. Of one basket also several.
+        N: how many, or as many as the inputs have units.
+        layer: of networks with several output layers.
+
+        Returns an Explanation. Of one basket a list of (label, effect), the largest sizes first, numbers where the model has no labels;
+        of several items a list of such lists. An entry that is the item itself is one like others. Raises UsageError naming the
+        first label or number that is no unit of the model, and where all inputs are dense.
+        """
+        output, inputs = self._layer(word("layer", layer)), self.network_.layers("Input")
+        most = min(count("N", N), sum(map(self._width, inputs)))
+        basket = is_basket(user_items)
+        sets = self._inputs(basket_of(user_items, "user_items", *self._units(inputs[0])) if basket else user_items)
+        asked = asked_units(item, None if basket else _fitting.examples_of(user_items), *self._units(output))
+        return explained(self.network_, sets, asked, most, layer)
+
+    @overload
     def similar_items(self, itemid: str, N: int = ..., *, of: str = ..., filter_items: Units | None = ...,  # type: ignore[overload-overlap]  # pyright: ignore[reportOverlappingOverload]
                       items: Units | None = ...) -> list[tuple[str, float]]: ...
     @overload
@@ -321,8 +349,7 @@ class Recommender:
     @overload
     def similar_users(self, user_items: Matrices, others: Matrices, N: int = ..., *, layer: str = ...) -> tuple[Ids, Floats]: ...
     @overload
-    def similar_users(self, user_items: Sequence[str] | Set[str] | Sequence[SupportsIndex] | Set[SupportsIndex] | Column, others: Matrices,
-                      N: int = ..., *, layer: str = ...) -> list[tuple[str | int, float]]: ...
+    def similar_users(self, user_items: Basket, others: Matrices, N: int = ..., *, layer: str = ...) -> list[tuple[str | int, float]]: ...
     def similar_users(self, user_items: Matrices | Units, others: Matrices, N: int = 10, *, layer: str = "Hidden"
                       ) -> tuple[Ids, Floats] | list[tuple[str | int, float]]:
         """The N users of others whose activations of a hidden layer have the largest cosine with those of a user, exact, of equal
@@ -367,7 +394,8 @@ class Recommender:
     @renamed(known="user_items")
     def evaluate(self, user_items: Matrices | tuple[Matrices, Matrices], held_out: Matrices | None = None, *,
                  k: int | Iterable[int] = (10, 20, 100), keep_seen: bool = False, per_example: bool = False, confusion: bool = False,
-                 layer: str = "", interval: float | None = None, resamples: int = 2000, seed: int = 1) -> Evaluation:
+                 layer: str = "", interval: float | None = None, resamples: int = 2000, seed: int = 1, also: str | Iterable[str] = (),
+                 trained_on: Matrix | None = None, propensity: tuple[float, float] | None = None) -> Evaluation:
         """How well held-out units are ranked, in the evaluator's numbers.
 
         user_items, held_out: [users, units], what is known of users and what is to be found; one pair of them; a Dataset with targets.
@@ -377,19 +405,18 @@ class Recommender:
         confusion: how often each class was taken for which, too, where `held_out` has one for each.
         layer: of networks with several output layers.
         interval, resamples, seed: such as 0.95: `per_example`, and `intervals` of the means, as `Evaluation.interval` has them.
+        also: "auc", and with `trained_on` "novelty" and "diversity": these metrics, too, one or several.
+        trained_on: [users, units], what the model has learned, for metrics that count in it who has a unit.
+        propensity: two numbers, such as (0.55, 1.5): "psp", too, with `trained_on`.
 
         Returns an Evaluation: docs/user/metrics.md has the formulas. Raises UsageError for matrices that do not go together.
         """
-        if held_out is None:
-            user_items, held_out = _fitting.pair_of(user_items, "user_items")
-        _fitting.require_labels(self.network_, user_items, "Input", "user_items")
-        _fitting.require_widths(self.network_, user_items, "user_items")
-        _fitting.require_labels(self.network_, held_out, "Output", "held_out")
-        sets = _fitting.sets_of(self.network_, "data", user_items, held_out, ("user_items", "held_out"))
+        name, more = word("layer", layer), asked_metrics(also, trained_on, propensity)
+        sets, learned = _fitting.evaluated_sets(self.network_, user_items, held_out, trained_on)
         drawn = None if interval is None else Resampling.of(interval, resamples, seed, "interval")
         return Evaluation(_core.evaluate(self.network_.model, sets, [count("k", one) for one in (k if isinstance(k, Iterable) else [k])],
-                                         word("layer", layer), truth("keep_seen", keep_seen), truth("per_example", drawn or per_example),
-                                         truth("confusion", confusion)), drawn)
+                                         name, truth("keep_seen", keep_seen), truth("per_example", drawn or per_example),
+                                         truth("confusion", confusion), more, learned, propensity), drawn)
 
     def score(self, user_items: Matrices, held_out: Matrices | None = None) -> float:
         """ndcg@20 of `evaluate`, higher is better: what scikit-learn's searches compare by.
@@ -404,18 +431,11 @@ class Recommender:
         if held_out is None and getattr(user_items, "targets", None) is None:
             if getattr(user_items, "is_split", False):
                 _fitting.pair_of(user_items, "user_items")
-            self._tell_of_known(user_items)
+            if _fitting.tell_of_known(self._fitted_on, user_items):
+                self._fitted_on = None
             data = user_items if isinstance(user_items, Dataset) else Dataset(sparse_of(user_items, "user_items"))
             user_items = data.split("ratio:0.8/0.2").test
         return self.evaluate(user_items, held_out, k=[20])["ndcg@20"]
-
-    def _tell_of_known(self, user_items: Any) -> None:
-        """Says once where what is to be found was trained on."""
-        if self._fitted_on is None or self._fitted_on() is not user_items:
-            return
-        self._fitted_on = None
-        _log.warning("`user_items` are the data that the model was fitted on, which knows the fifth that is looked for: other data give a "
-                     "lower score; hold users or entries out before `fit`, and give those")
 
     @property
     def n_features_in_(self) -> int:
@@ -468,14 +488,8 @@ class Recommender:
 
     def __repr__(self) -> str:
         shown = {name: value for name, value in self.get_params().items() if name != "network" and value != _DEFAULTS.get(name)}
-        if self._params["network"] is not None:
-            shown = {"network": _fitting.name_of(self._params["network"])} | shown
-            shown.pop("recipe", None)
-        given = ", ".join(f"{name}={value!r}" for name, value in shown.items())
-        if self._network is None:
-            return f"{type(self).__name__}({given})"
-        return _display.network_text(f"{type(self).__name__}({given})", self._network.layers(), self._network.model.epochs(),
-                                     self._network.history)
+        called = None if self._params["network"] is None else _fitting.name_of(self._params["network"])
+        return _display.recommender_text(type(self).__name__, called, shown, self._network)
 
     def _repr_html_(self) -> str:
         if self._network is None:
@@ -484,17 +498,3 @@ class Recommender:
 
 
 _DEFAULTS = {"recipe": "sigmoid", "hidden": None, "network": None, "device": "auto", "threads": 0, "precision": "tf32"}
-
-
-def load(path: Path, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:
-    """The recommender of a model's file, also of one that `trainer` or DSSTNE wrote.
-
-    path: of the file.
-    device: "auto", "cpu", "cuda", "cuda:1".
-    threads: of the CPU; 0: one a core.
-    precision: of products on a GPU: "fp32", "tf32", "bf16".
-    batch: examples that are predicted at a time; results do not depend on it.
-
-    Raises DataError where the file is missing, damaged or no model.
-    """
-    return Recommender.load(path, device=device, threads=threads, precision=precision, batch=batch)

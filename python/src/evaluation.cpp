@@ -10,6 +10,7 @@
 #include "src/engine/predict/example_values.h"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -40,13 +42,18 @@ nb::dict arrays(ExampleValues::Columns columns) {
 }
 
 nb::dict evaluate(HeldModel& model, const nb::list& sets, const std::vector<Index>& top,
-                  const std::string& layer, bool keep_seen, bool per_example, bool confusion) {
+                  const std::string& layer, bool keep_seen, bool per_example, bool confusion,
+                  const std::vector<std::string>& also, const MemorySet* trained_on,
+                  const std::optional<std::pair<double, double>>& propensity) {
   run::EvaluateOptions options;
   options.sets = sets_of(sets);
   options.top = top;
   options.layer = layer;
   options.seen = keep_seen ? SeenUnits::keep : SeenUnits::leave_out;
   options.confusion = confusion;
+  options.also = also;
+  if (trained_on) options.trained_on = *trained_on;
+  options.propensity = propensity;
   SignalCheck check;
   Index examples = 0;
   options.on_batch = [&](Index, Index of) {
@@ -106,7 +113,9 @@ std::vector<Found> differences(const Values& a, const Values& b, double level, I
 
 void add_evaluation(nb::module_& m) {
   m.def("evaluate", &evaluate, "model"_a, "sets"_a, "top"_a, "layer"_a = "", "keep_seen"_a = false,
-        "per_example"_a = false, "confusion"_a = false, "The metrics of lists of these lengths.");
+        "per_example"_a = false, "confusion"_a = false, "also"_a = std::vector<std::string>(),
+        "trained_on"_a.none() = nb::none(), "propensity"_a = nb::none(),
+        "The metrics of lists of these lengths.");
   m.def("mean_intervals", &intervals, "values"_a, "level"_a, "resamples"_a, "seed"_a,
         "(low, high) of the mean of each array [examples], by a bootstrap over the examples.");
   m.def(

@@ -7,6 +7,8 @@
 #include "python/src/model.h"
 #include "python/src/parts.h"
 
+#include <cmath>
+#include <cstdint>
 #include <limits>
 #include <optional>
 #include <string>
@@ -56,6 +58,39 @@ nb::object embed(HeldModel& model, const nb::list& sets, const std::string& laye
   return array_of(std::move(all.values), {std::size_t(all.examples), std::size_t(all.units)});
 }
 
+// By explanation the entries, [units, n], with their effects and inputs, and [units] scores.
+nb::tuple explain(HeldModel& model, const nb::list& sets, const Vector<std::int64_t>& units,
+                  Index n, const std::string& layer) {
+  run::ExplainOptions options;
+  options.sets = sets_of(sets);
+  options.layer = layer;
+  const std::vector<Index> asked(units.data(), units.data() + units.size());
+  options.units = asked;
+  options.n = n;
+  SignalCheck check;
+  options.on_batch = [&](Index, Index) { check(); };
+  const std::vector<Explanation> all =
+      model.with([&](run::Model& m) { return run::explain(m, options); });
+  const std::size_t length = all.size() * std::size_t(n);
+  std::vector<Index> ids(length, -1);
+  std::vector<float> effects(length, std::nanf(""));
+  std::vector<std::int32_t> inputs(length, -1);
+  std::vector<float> scores;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    scores.push_back(all[i].score);
+    std::size_t at = i * std::size_t(n);
+    for (const EntryEffect& entry : all[i].effects) {
+      ids[at] = Index(entry.unit);
+      effects[at] = entry.effect;
+      inputs[at++] = entry.input;
+    }
+  }
+  const std::vector<std::size_t> shape = {all.size(), std::size_t(n)};
+  return nb::make_tuple(units_array(std::move(ids), shape), array_of(std::move(effects), shape),
+                        array_of(std::move(inputs), shape),
+                        array_of(std::move(scores), {all.size()}));
+}
+
 }  // namespace
 
 void add_prediction(nb::module_& m) {
@@ -63,6 +98,8 @@ void add_prediction(nb::module_& m) {
         "exclude_seen"_a = false, "excluded"_a.none() = nb::none(), "factors"_a.none() = nb::none(),
         "allowed"_a.noconvert().none() = nb::none(),
         "The best units, [examples, k], and their scores; -1 and NaN where there are fewer.");
+  m.def("explain", &explain, "model"_a, "sets"_a, "units"_a.noconvert(), "n"_a, "layer"_a = "",
+        "Of the examples' units the entries whose absence changes their scores most.");
   m.def("embed", &embed, "model"_a, "sets"_a, "layer"_a,
         "Activations of a hidden layer, [examples, units].");
 }

@@ -50,7 +50,7 @@ nb::dict dictionary_of(std::span<const MetricsAtK> metrics) {
         [&](const MetricInfo& info, double value) {
           if (!std::isnan(value)) all[fmt::format("{}@{}", info.name, at.k).c_str()] = value;
         },
-        MetricUse::weighted);
+        MetricUse::asked);
   return all;
 }
 

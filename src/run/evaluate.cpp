@@ -31,11 +31,10 @@ class EvaluationRun {
   EvaluationReport run() {
     settings_.ks = options_.top;
     settings_.seen = options_.seen;
-    if (options_.propensity && options_.popularity.empty())
-      throw UsageError(
-          "`propensity` counts units in the training data: give them with `popularity`");
+    require_training();
     settings_.output_layer = choose_layer(info_.network, options_.layer);
-    const LayerDescriptor& layer = info_.network.layers[std::size_t(settings_.output_layer)];
+    // A copy: what a model without a file says of itself is read anew with its network.
+    const LayerDescriptor layer = info_.network.layers[std::size_t(settings_.output_layer)];
     if (layer.kind != LayerKind::output)
       throw UsageError(
           fmt::format("`layer`: \"{}\" is no output layer; metrics need one", layer.name));
@@ -50,12 +49,12 @@ class EvaluationRun {
     if (!options_.features.empty()) count_candidates();
     Network& network = ModelAccess::network(model_, data.shapes());
     std::unique_ptr<Dataset> training;
-    if (!options_.popularity.empty()) training = open_training(more, layer.dataset);
+    if (has_training()) training = open_training(more, layer.dataset);
     more.report(log_);
-    if (options_.propensity) weigh_units(*training, data, layer);
+    if (training) count_training(*training, data, layer);
     if (options_.confusion) count_confusion(data, layer);
     EvaluationReport report{evaluate_model(network, data), {}, std::move(confusion_)};
-    if (training) {
+    if (!options_.popularity.empty()) {
       settings_.on_batch = {};
       settings_.on_ranked = {};
       watch("popularity");
@@ -109,14 +108,47 @@ class EvaluationRun {
     };
   }
 
-  void weigh_units(Dataset& training, const DataBinding& data, const LayerDescriptor& layer) {
+  bool has_training() const { return !options_.popularity.empty() || options_.trained_on; }
+  bool asks(const MetricInfo& metric) const {
+    return std::ranges::find(options_.also, metric.name) != options_.also.end();
+  }
+
+  // That what is asked for can be computed.
+  void require_training() {
+    const std::vector<std::string> known = {std::string(metric::Auc::info.name),
+                                            std::string(metric::Novelty::info.name),
+                                            std::string(metric::Diversity::info.name)};
+    for (const std::string& name : options_.also)
+      if (std::ranges::find(known, name) == known.end())
+        throw UsageError(fmt::format("`also`: there is no metric \"{}\" to ask for{} There are: {}",
+                                     name, did_you_mean(name, known, "."), join(known)));
+    settings_.with_auc = asks(metric::Auc::info);
+    if (has_training()) return;
+    if (options_.propensity)
+      throw UsageError(
+          "`propensity` counts units in the training data: give them with `popularity`");
+    for (const MetricInfo& metric : {metric::Novelty::info, metric::Diversity::info})
+      if (asks(metric))
+        throw UsageError(
+            fmt::format("`also`: {} counts units in the training data: give them with `popularity`",
+                        metric.name));
+  }
+
+  void count_training(Dataset& training, const DataBinding& data, const LayerDescriptor& layer) {
+    const bool informs = asks(metric::Novelty::info);
+    if (!options_.propensity && !informs && !asks(metric::Diversity::info)) return;
     Index units = settings_.units;
     for (const Dataset* set : data.sets())
       if (units == 0 && set->info().name == layer.dataset) units = set->info().width();
     units = std::min(units, layer.units());  // more are refused where they are ranked
-    const auto [a, b] = *options_.propensity;
-    settings_.gains =
-        inverse_propensities(count_units(training, units), training.info().examples, a, b);
+    const std::vector<Index> counts = count_units(training, units);
+    const Index examples = training.info().examples;
+    if (options_.propensity)
+      settings_.gains = inverse_propensities(counts, examples, options_.propensity->first,
+                                             options_.propensity->second);
+    if (informs) settings_.information = self_information(counts, examples);
+    if (asks(metric::Diversity::info))
+      settings_.similarity = std::make_shared<const UnitSimilarity>(training, units);
   }
 
   void count_candidates() {
@@ -151,6 +183,8 @@ class EvaluationRun {
   }
 
   std::unique_ptr<Dataset> open_training(UnitMatcher& matcher, const std::string& name) const {
+    if (options_.trained_on)
+      return matcher.open(*options_.trained_on, Role::input, settings_.output_layer);
     std::vector<std::string> names;
     for (const DatasetInfo& info : list_datasets(options_.popularity)) {
       names.push_back(info.name);

@@ -20,7 +20,7 @@ DatasetRequests::DatasetRequests(const DatasetRequestSettings& settings)
       labels_(data_.example_labels()) {}
 
 void DatasetRequests::begin(const Network& network) {
-  loader_.emplace(data_.sources_for(network),
+  loader_.emplace(settings_.whole ? data_.sources() : data_.sources_for(network),
                   BatchOrder(data_.examples(), network.batch(), false, 0), 0, 0, 1);
 }
 

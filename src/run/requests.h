@@ -40,6 +40,7 @@ struct DatasetRequestSettings {
   std::int64_t memory_bytes = 0;
   bool tell_seen = false;
   int output_layer = 0;  ///< inputs as wide as it hold units that are seen
+  bool whole = false;    ///< every rank reads all of an example, also what it does not look at
   const ModelUnits* units = nullptr;
   Log log = {};
 };

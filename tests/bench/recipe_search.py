@@ -6,6 +6,7 @@ example's features and measures on the rest.
   tests/bench/recipe_search.py sigmoid                               what trainer --recipe makes, on every set that is there
   tests/bench/recipe_search.py sigmoid --sets gowalla_dense --candidates 60 --jobs 4
   tests/bench/recipe_search.py configs/recipes/gowalla_softmax.json --sets gowalla
+  tests/bench/recipe_search.py softmax --grid rate=1,2,4 --grid epochs=1,2,4     every product of factors instead
   tests/bench/recipe_search.py sigmoid --sets gowalla --only wide --change 'wide:{"Layers":{"Hidden":{"N":4096}}}'
 
 A change is what differs from the recipe: keys of the network, and of layers by their names; null removes a key. Candidates
@@ -16,6 +17,7 @@ that to the seed: --again 3 trains both with three other seeds and says that fig
 tests/bench/recipe_sets.py made. Needs the programs importer and trainer; tests/bench/recipes_table.py measures recipes on the test part."""
 import argparse
 import concurrent.futures
+import itertools
 import json
 import math
 import pathlib
@@ -86,6 +88,21 @@ class Settings:
                 found[f"{name} {more:+g}"] = said(round(min(0.9, max(0.05, value + more)), 4))
         return found
 
+    def products(self, network, grid):
+        """A candidate for every choice of one factor for each setting of the grid, {name: [factor]}; a share is multiplied, too."""
+        known = {name: (value, said) for name, value, said in self.factors + self.shares}
+        for name in grid:
+            if name not in known:
+                sys.exit(f"recipe_search: --grid knows {', '.join(known)}, not {name}")
+        found = {}
+        for chosen in itertools.product(*grid.values()):
+            copy = json.loads(json.dumps(network))
+            for name, factor in zip(grid, chosen):
+                value, said = known[name]
+                change(copy, said(float(f"{value * factor:.4g}")))
+            found[" ".join(f"{name} x {factor:g}" for name, factor in zip(grid, chosen))] = copy
+        return found
+
     def drawn(self, network, count, seed):
         """Three settings at random, each by up to a factor of three or a difference of 0.25."""
         chooser, found = random.Random(seed), {}
@@ -127,6 +144,8 @@ def measure(programs, folder, network, files):
 
 def candidates_of(network, args):
     settings = Settings(network)
+    if args.grid:
+        return {"recipe": network, **settings.products(network, dict(args.grid))}
     candidates = {name: changed(network, changes) for name, changes in settings.neighbours().items()}
     candidates.update(settings.drawn(network, max(0, args.candidates - len(candidates)), args.seed))
     for text in args.change:
@@ -172,6 +191,12 @@ def summary(name, results):
             f"the recipe's cost rose to {results['recipe']['rise']:.2f}")
 
 
+def factors(text):
+    """("rate", [1, 2]) of rate=1,2."""
+    name, _, numbers = text.partition("=")
+    return name, [float(number) for number in numbers.split(",")]
+
+
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("recipe", help="sigmoid, softmax, or a file of a network")
@@ -179,6 +204,8 @@ def arguments():
     parser.add_argument("--sets", help="with commas between [all that are there]")
     parser.add_argument("--candidates", type=int, default=20, help="trainings of each set [%(default)s]")
     parser.add_argument("--change", action="append", default=[], metavar="NAME:JSON", help="one more candidate")
+    parser.add_argument("--grid", action="append", default=[], type=factors, metavar="NAME=F,F,...",
+                        help="a setting (rate, epochs, batch, boost, Hidden, dropout, denoising) and its factors")
     parser.add_argument("--only", help="these candidates beside the recipe, with commas between [all]")
     parser.add_argument("--held-out", type=float, default=0.2, help="share of each example's line [%(default)s]")
     parser.add_argument("--seed", type=int, default=1, help="of the split and the candidates [%(default)s]")

@@ -52,7 +52,7 @@ class RecipeSearch(unittest.TestCase):
         (out / "set/train.txt").write_text("".join(f"e{e}\ta:b:c\n" for e in range(5)), encoding="utf-8")
         args = argparse.Namespace(**{"recipe": "sigmoid", "out": out, "held_out": 0.2, "seed": random.randrange(1000), "jobs": 4,
                                      "again": 2,
-                                     "candidates": 20, "change": [], "only": None, **more})
+                                     "candidates": 20, "grid": [], "change": [], "only": None, **more})
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             recipe_search.search(trainings, args, {"set": recipe_runs.Data("set", "set", out / "set")})
@@ -78,6 +78,13 @@ class RecipeSearch(unittest.TestCase):
         said, _ = self.search(Trainings(failing=(32,)), candidates=14)
         self.assertIn("the recipe itself failed", said)
         self.assertIn("with other seeds: none came to its end", said)
+
+    def test_a_grid_has_every_product_of_factors(self):
+        _, results = self.search(Trainings(), grid=[("epochs", [1, 2]), ("batch", [0.5, 1, 4])])
+        names = [f"epochs x {e:g} batch x {b:g}" for e in (1, 2) for b in (0.5, 1, 4)]
+        self.assertEqual(set(results["searched"]["set"]), {"recipe", *names})
+        with self.assertRaisesRegex(SystemExit, "--grid knows .*epochs.*, not epoch$"):
+            self.search(Trainings(), grid=[("epoch", [1, 2])])
 
 
 if __name__ == "__main__":

@@ -142,7 +142,7 @@ TEST(RankingMetrics, KeepTheirLimitsAndGetNoWorseByAHit) {
     const auto values = [&](const std::vector<Index>& list) {
       RankingMetrics metrics({k}, kUnits);
       metrics.set_gains(std::vector<double>(kUnits, 1.5));
-      metrics.add(list, held_out);
+      metrics.add(list, held_out, kUnits - Index(held_out.size()));
       return metrics.result().front().values;
     };
     std::vector<Index> with_hit = ranked;
@@ -151,6 +151,7 @@ TEST(RankingMetrics, KeepTheirLimitsAndGetNoWorseByAHit) {
     const auto after = values(with_hit);
     for (std::size_t i = 0; i < kMetrics.size(); ++i) {
       SCOPED_TRACE(std::string(kMetrics[i].name) + " at " + std::to_string(k));
+      if (std::isnan(before[i])) continue;  // it does not know of hits
       EXPECT_GE(before[i], 0.0);
       EXPECT_LE(after[i], kMetrics[i].most + 1e-12);
       if (kMetrics[i].better == Better::larger)
@@ -209,6 +210,74 @@ TEST(WatchedMetric, IsCalledByNameOrTitleAndTakesItsValueAtItsK) {
   }
   EXPECT_EQ(parse_watched_metric("loss").value_of({at}, 9.0), 9.0);
   EXPECT_THROW(parse_watched_metric("recall@4").value_of({at}, 9.0), ShapeError);
+}
+
+// Of all pairs of a held-out unit and another one: 1 where the first is listed first, 1/2 where
+// neither is listed.
+double area_by_pairs(std::span<const Index> list, const std::vector<Column>& held_out,
+                     const std::vector<Index>& others) {
+  const auto place = [&](Index unit) { return std::ranges::find(list, unit) - list.begin(); };
+  const auto end = std::ptrdiff_t(list.size());
+  double sum = 0.0;
+  for (const Column one : held_out)
+    for (const Index other : others) {
+      const auto a = place(Index(one)), b = place(other);
+      sum += a < b ? 1.0 : a == end && b == end ? 0.5 : 0.0;
+    }
+  return sum / (double(held_out.size()) * double(others.size()));
+}
+
+TEST(RankingMetrics, TheAreaIsTheShareOfPairsThatAreInOrder) {
+  const unsigned seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  for (int draw = 0; draw < 100; ++draw) {
+    const Index units = 2 + Index(random() % 60);
+    std::vector<Index> ranked(static_cast<std::size_t>(units));
+    std::iota(ranked.begin(), ranked.end(), Index(0));
+    std::ranges::shuffle(ranked, random);
+    std::vector<Column> held_out;
+    std::vector<Index> others;
+    for (Index unit = 0; unit < units; ++unit)
+      if (unit == 0 || (unit > 1 && random() % 5 == 0))
+        held_out.push_back(Column(unit));
+      else
+        others.push_back(unit);
+    std::vector<Index> ks = {1, 1 + Index(random() % std::uint64_t(units)), units, 2 * units};
+    RankingMetrics metrics(ks, units);
+    metrics.add(ranked, held_out, Index(others.size()));
+    metrics.add(ranked, {}, units);
+    const auto result = metrics.result();
+    for (std::size_t i = 0; i < ks.size(); ++i)
+      EXPECT_NEAR(result[i].of<metric::Auc>(),
+                  area_by_pairs(std::span(ranked).first(std::size_t(std::min(ks[i], units))),
+                                held_out, others),
+                  1e-12)
+          << ks[i] << " of " << units;
+  }
+  RankingMetrics all({3}, 2);
+  all.add(std::vector<Index>{1, 0}, std::vector<Column>{0, 1}, 0);
+  EXPECT_EQ(all.result()[0].of<metric::Auc>(), 1.0) << "there is nothing else";
+  RankingMetrics uncounted({3}, 2);
+  uncounted.add(std::vector<Index>{1, 0}, std::vector<Column>{0});
+  EXPECT_TRUE(std::isnan(uncounted.result()[0].of<metric::Auc>()));
+}
+
+TEST(RankingMetrics, NoveltyIsTheMeanInformationOfTheList) {
+  const std::vector<double> bits = self_information(std::vector<Index>{8, 4, 1, 0}, 8);
+  EXPECT_EQ(bits, (std::vector<double>{0.0, 1.0, 3.0, 3.0}));
+  RankingMetrics metrics({1, 2, 9}, 4);
+  EXPECT_THROW(metrics.set_information({1.0}), ShapeError);
+  metrics.set_information(bits);
+  metrics.add(std::vector<Index>{1, 2, 0}, std::vector<Column>{0});
+  metrics.add(std::vector<Index>{3}, std::vector<Column>{0});
+  metrics.add(std::vector<Index>{}, std::vector<Column>{0});
+  EXPECT_DOUBLE_EQ(metrics.result()[0].of<metric::Novelty>(), (1.0 + 3.0 + 0.0) / 3.0);
+  EXPECT_DOUBLE_EQ(metrics.result()[1].of<metric::Novelty>(), (2.0 + 3.0 + 0.0) / 3.0);
+  EXPECT_DOUBLE_EQ(metrics.result()[2].of<metric::Novelty>(), (4.0 / 3.0 + 3.0) / 3.0);
+  EXPECT_TRUE(std::isnan(metrics.result()[2].of<metric::Diversity>()));
+  const RankingMetrics nobody({1}, 4);
+  EXPECT_TRUE(std::isnan(nobody.result()[0].of<metric::Novelty>()));
 }
 
 TEST(InversePropensities, AreLargerForRareUnits) {

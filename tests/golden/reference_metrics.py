@@ -35,3 +35,35 @@ def evaluate(scores, seen, held_out, k):
     result = {name: float(np.mean([m[name] for m in each])) for name in each[0]}
     result["Coverage"] = len(set(np.concatenate(lists).tolist())) / scores.shape[1]
     return result
+
+
+def area_of_user(ranked, held_out, candidates):
+    """AUC@K: of all pairs of a held-out item and another candidate those in which the first is listed first; a half where neither is."""
+    place = {item: at for at, item in enumerate(ranked)}
+    others = [item for item in candidates if item not in set(held_out)]
+    if not others:
+        return float(any(item in place for item in held_out))
+    pairs = [(place.get(one, np.inf), place.get(other, np.inf)) for one in held_out for other in others]
+    return float(np.mean([1.0 if a < b else 0.5 if a == b else 0.0 for a, b in pairs]))
+
+
+def novelty_of_user(ranked, trained_on):
+    """trained_on: [users x items] of 0 and 1."""
+    counts = np.maximum(trained_on.sum(axis=0), 1)
+    return float(np.mean(np.log2(len(trained_on) / counts[ranked]))) if len(ranked) else 0.0
+
+
+def diversity_of_user(ranked, trained_on):
+    if len(ranked) < 2:
+        return 0.0
+    columns = trained_on[:, ranked].astype(np.float64)
+    columns /= np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
+    cosines = columns.T @ columns
+    return float(1.0 - cosines[np.triu_indices(len(ranked), 1)].mean())
+
+
+def psp(lists, held_out, trained_on, k, a, b):
+    """Of the lists of all users with held-out items, over the best lists of k that there could be."""
+    gains = 1.0 + (np.log(len(trained_on)) - 1.0) * (b + 1.0) ** a * (trained_on.sum(axis=0) + b) ** -a
+    found = sum(gains[item] for ranked, wanted in zip(lists, held_out) for item in ranked if item in set(wanted))
+    return found / sum(np.sort(gains[list(wanted)])[::-1][:k].sum() for wanted in held_out)

@@ -106,6 +106,42 @@ class Evaluating(ProgramTest):
                     mean = np.mean([rows[ranking, e, at["K"]][name] for e in asked])
                     self.assertAlmostEqual(mean, at[title[name]], delta=1e-12)
 
+    def test_metrics_that_are_asked_for_are_those_of_the_reference(self):
+        trained_on = np.zeros((len(self.rows), self.width))
+        for e, row in enumerate(self.known):
+            trained_on[e, row] = 1
+        got, _ = self.evaluate("--also", "auc", "--also", "novelty", "--also", "diversity", "--popularity", "train.nc", "--propensity",
+                               "0.55,1.5", "--per-example", "each.tsv", "--batch", "31")
+        head = self.path("each.tsv").read_text().splitlines()[0].split("\t")
+        self.assertEqual(head[-3:], ["auc", "novelty", "diversity"])
+        asked = [e for e, row in enumerate(self.held_out) if row]
+        of = {"model": self.scores(), "popularity": np.tile(trained_on.sum(axis=0), (len(self.rows), 1))}
+        for name, scores in of.items():
+            for at in got[name]:
+                k = at["K"]
+                lists = [reference_metrics.ranking(scores[e], self.known[e], k) for e in asked]
+                areas = [reference_metrics.area_of_user(ranked, self.held_out[e], set(range(self.width)) - set(self.known[e]))
+                         for e, ranked in zip(asked, lists)]
+                self.assertAlmostEqual(at["AUC"], np.mean(areas), delta=1e-12)
+                novelties = [reference_metrics.novelty_of_user(ranked, trained_on) for ranked in lists]
+                self.assertAlmostEqual(at["Novelty"], np.mean(novelties), delta=1e-12)
+                diversities = [reference_metrics.diversity_of_user(ranked, trained_on) for ranked in lists]
+                self.assertAlmostEqual(at["Diversity"], np.mean(diversities), delta=1e-9)
+                psp = reference_metrics.psp(lists, [self.held_out[e] for e in asked], trained_on, k, 0.55, 1.5)
+                self.assertAlmostEqual(at["PSP"], psp, delta=1e-9)
+        plain, _ = self.evaluate()
+        self.assertEqual(set(got["model"][0]) - set(plain["model"][0]), {"AUC", "Novelty", "Diversity", "PSP"})
+        if mpirun(2):
+            alone, _ = self.evaluate("--also", "auc", "--also", "diversity", "--popularity", "train.nc")
+            self.assertEqual(self.evaluate("--also", "auc", "--also", "diversity", "--popularity", "train.nc", prefix=mpirun(2))[0], alone)
+
+    def test_metrics_that_cannot_be_computed_are_refused_by_name(self):
+        run = ("evaluator", "--model", "model.nc", "--data", "test.nc", "--also")
+        self.fail_with(2, '--also: there is no metric "novlty" to ask for; did you mean "novelty"? There are: auc, novelty, diversity',
+                       *run, "novlty")
+        for name in ("novelty", "diversity"):
+            self.fail_with(2, f"--also: {name} counts units in the training data: give them with --popularity", *run, name)
+
     def test_a_table_of_examples_is_whole_or_not_there(self):
         self.fail_with(3, "missing/each.tsv: ", "evaluator", "-n", "model.nc", "--data", "test.nc", "--per-example", "missing/each.tsv")
         small = self.mount_small("4k")

@@ -25,8 +25,8 @@ from norn.implicit import Autoencoder
 
 MEANT = (norn.Error, TypeError, Planted, norn.StopTraining)
 # How often each kind of call is drawn.
-KINDS = {"fit": 6, "train": 6, "recommend": 8, "basket": 4, "similar_items": 3, "transform": 3, "alike": 3, "lists": 4, "vectors": 2,
-         "evaluate": 4, "go_on": 4, "plan": 2, "from_json": 2, "from_parameters": 3,
+KINDS = {"fit": 6, "train": 6, "recommend": 8, "basket": 4, "similar_items": 3, "transform": 3, "alike": 3, "lists": 4, "explain": 4,
+         "vectors": 2, "evaluate": 4, "go_on": 4, "plan": 2, "from_json": 2, "from_parameters": 3,
          "parameters": 2, "files": 3, "pickles": 2, "shown": 2, "set_params": 2, "dataset": 5, "split": 3, "table": 4, "text": 3,
          "netcdf": 3, "onnx": 1, "safetensors": 2,
          "torch": 2, "sets": 5, "labels": 2, "bytes": 2, "threads": 2, "forked": 1, "overwritten": 2, "implicit": 2, "closed": 1}
@@ -171,6 +171,11 @@ class Caller(Draw):
             score_factors=self.one_of(None, self.matrix(users=users), np.ones(UNITS), np.ones((users, UNITS))))
         self.one_of(stream.to_arrow, stream.to_pandas, lambda: list(stream), lambda: stream.to_parquet(self.or_spoilt("a.parquet")))()
 
+    def explain(self):
+        known = self.one_of(self.matrix(), self.units())
+        item = self.one_of(0, self.units(), self.or_spoilt(np.zeros((self.users(known), 2), int), "1", -1))
+        self.kept.append(self.model().explain(known, item, N=self.or_spoilt(1, 5, 10**6), layer=self.or_spoilt("", "Output")))
+
     def vectors(self):
         self.kept.append(self.model().export_vectors(self.one_of(None, self.matrix()), layer=self.or_spoilt("", "Output")).items)
 
@@ -181,7 +186,8 @@ class Caller(Draw):
             self.model().score(known, self.one_of(None, held_out))
             return
         asked = {"k": self.or_spoilt(1, [1, 5], (3,), [UNITS * 2]), "keep_seen": self.or_spoilt(True, False),
-                 "layer": self.or_spoilt("", "Output"), "resamples": self.or_spoilt(1, 30), "seed": self.or_spoilt(0, 2**64 - 1)}
+                 "layer": self.or_spoilt("", "Output"), "resamples": self.or_spoilt(1, 30), "seed": self.or_spoilt(0, 2**64 - 1),
+                 **({"also": self.or_spoilt("auc", ["novelty", "diversity"]), "trained_on": self.matrix()} if self.some(0.3) else {})}
         if self.some(0.4):
             repr(norn.compare(self.model(), self.or_spoilt(self.model()), known, held_out, level=self.or_spoilt(0.9), **asked))
         else:

@@ -44,6 +44,23 @@ def test_signatures_are_theirs(name):
     assert [p.default for _, p in theirs] == [p.default for _, p in ours]
 
 
+def test_explanations_have_their_form(draw):
+    both = (implicit.cpu.als.AlternatingLeastSquares.explain, Autoencoder.explain)
+    theirs, ours = (list(inspect.signature(one).parameters.items()) for one in both)
+    assert [(name, p.default) for name, p in theirs] == [(name, p.default) for name, p in ours]
+    baskets = Baskets(draw)
+    model = Autoencoder(factors=6, iterations=2, num_threads=1, use_gpu=False).fit(baskets.matrix, show_progress=False)
+    user, item = int(draw.integers(baskets.matrix.shape[0])), int(draw.integers(baskets.units))
+    found = norn.Recommender.explain(model, baskets.matrix[[user]], item, N=4)
+    for given in (baskets.matrix, baskets.matrix[[user]], None):
+        score, pairs, kept = model.explain(user, given, item, user_weights="kept", N=4)
+        assert score == found.scores[0] and kept == "kept"
+        assert pairs == [(unit, effect) for unit, effect in zip(found.ids[0].tolist(), found.effects[0].tolist()) if unit >= 0]
+    for wrong, message in ((baskets.units, "unit .* is out of range"), (-1, "unit -1 is out of range")):
+        with pytest.raises(norn.UsageError, match=message):
+            model.explain(user, baskets.matrix, wrong)
+
+
 def test_one_user_and_several(draw):
     baskets = Baskets(draw)
     called = []

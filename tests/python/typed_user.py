@@ -43,6 +43,10 @@ ids.wrong  # error
 word: str = model.recommend(["1", "2"])[0][0]
 number: int = model.recommend(["1", "2"])[0][0]  # error
 pairs: list[tuple[str | int, float]] = model.recommend([1, 2])
+why: list[tuple[str | int, float]] = model.explain(["1", "2"], "3", N=2)
+each: list[list[tuple[str | int, float]]] = model.explain(["1", "2"], ["3", "4"])
+effect: np.float32 = model.explain(data, ids).effects[0, 0, 0]
+model.explain(data, 3).nothing  # error
 near: list[tuple[str, float]] = model.similar_items("1")
 units, cosines = model.similar_items([1, 2], of="input")
 model.similar_items("1").shape  # error
@@ -50,6 +54,8 @@ found: float = model.evaluate(data, dense, k=20)["ndcg@20"]
 text: str = model.evaluate(data, dense)["ndcg@20"]  # error
 ends: tuple[float, float] = model.evaluate(data, dense, k=20, interval=0.9).interval("ndcg@20")
 model.evaluate(data, dense, interval="0.9")  # error
+novel: float = model.evaluate(data, dense, also=["auc", "novelty"], trained_on=dense, propensity=(0.55, 1.5))["novelty@20"]
+model.evaluate(data, dense, also=3)  # error
 compared: norn.Comparison = norn.compare(model, same, data, dense, k=[5], resamples=100)
 chance: float = compared["ndcg@5"].p
 verdict: int = compared.better("ndcg@5")  # error

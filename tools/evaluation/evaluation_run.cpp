@@ -43,6 +43,9 @@ void EvaluatorOptions::add_to(CommandLine& line) {
                   "with --popularity: also PSP, precision that counts rare units more, by "
                   "propensities of these two numbers; usual are 0.55,1.5 (docs/user/metrics.md)");
   propensities.set = [this](const std::string& text) { propensity = parse_propensity(text); };
+  line.option("--also", "", "METRIC", also,
+              "also this metric: auc, and with --popularity novelty and diversity "
+              "(docs/user/metrics.md)");
   line.option("--batch", "-b", "N", batch,
               "most examples of one step: fewer where memory has no room");
   line.section("Certainty");

@@ -38,7 +38,7 @@ std::string interval_rows(const Ranking& ranking, const MetricsAtK& at, std::siz
                      ? fmt::format("  {:>{}.4f}", found->*end, column(metric))
                      : fmt::format("  {:>{}}", "-", column(metric));
         },
-        MetricUse::weighted);
+        MetricUse::asked);
     out += '\n';
   }
   return out;
@@ -113,7 +113,7 @@ JsonValue ranking_json(const Ranking& ranking) {
             intervals.set(std::string(metric.title),
                           JsonValue::array().push(found->low).push(found->high));
         },
-        MetricUse::weighted);
+        MetricUse::asked);
     if (!ranking.intervals.empty()) one.set("intervals", intervals);
     list.push(one);
   }
@@ -131,14 +131,14 @@ std::string evaluation_table(const EvaluationResult& result) {
       [&](const MetricInfo& metric, double) {
         out += fmt::format("  {:>{}}", metric.title, column(metric));
       },
-      MetricUse::weighted);
+      MetricUse::asked);
   out += '\n';
   for (const Ranking& ranking : result.rankings)
     for (const MetricsAtK& at : ranking.evaluation.metrics) {
       out += fmt::format("{:<{}}  {:>7}", ranking.name, width, at.k);
       at.for_each([&](const MetricInfo& metric,
                       double value) { out += fmt::format("  {:>{}.4f}", value, column(metric)); },
-                  MetricUse::weighted);
+                  MetricUse::asked);
       out += '\n';
       if (!ranking.intervals.empty()) out += interval_rows(ranking, at, width);
     }
@@ -184,9 +184,11 @@ std::string confusion_table(const ConfusionMatrix& matrix) {
 
 void ExampleTable::add(std::string_view ranking, Index example, const MetricsAtK& values) {
   const auto for_each = [&](const auto& visit) {
-    values.for_each([&](const MetricInfo& metric, double value) {
-      if (!std::isnan(value)) visit(metric, value);
-    });
+    values.for_each(
+        [&](const MetricInfo& metric, double value) {
+          if (!std::isnan(value)) visit(metric, value);
+        },
+        MetricUse::asked);
   };
   if (!has_head_) {
     has_head_ = true;

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -15,14 +16,25 @@ namespace {
 
 class Lines : public PredictionLines {
  public:
-  Lines(const ScoreFormat& format, const LabelIndex* units) : format_(format), units_(units) {}
+  Lines(const ScoreFormat& format, const LabelIndex* units, std::vector<InputUnits> inputs)
+      : format_(format), units_(units), inputs_(std::move(inputs)) {}
 
  protected:
   std::string name_of(Index unit) const {
     return units_ ? std::string(units_->label(unit)) : std::to_string(unit);
   }
+  const InputUnits& input_of(const EntryEffect& entry) const {
+    return inputs_[std::size_t(entry.input)];
+  }
+  bool names_inputs() const { return inputs_.size() > 1; }
+  std::string name_of(const EntryEffect& entry) const {
+    const LabelIndex* const labels = input_of(entry).labels.get();
+    const bool known = labels && Index(entry.unit) < labels->size();
+    return known ? std::string(labels->label(entry.unit)) : std::to_string(entry.unit);
+  }
   ScoreFormat format_;
   const LabelIndex* units_;
+  std::vector<InputUnits> inputs_;
 };
 
 class DsstneLines final : public Lines {
@@ -30,7 +42,9 @@ class DsstneLines final : public Lines {
   using Lines::Lines;
 
   void add_ranked(std::string_view example, std::span<const Index> units,
-                  std::span<const float> scores, std::string& text) const override {
+                  std::span<const float> scores, std::span<const Explanation> why,
+                  std::string& text) const override {
+    require(why.empty(), "DsstneLines: the text has no place for what explains a recommendation");
     text += example;
     text += '\t';
     for (std::size_t i = 0; i < units.size(); ++i) {
@@ -61,13 +75,15 @@ class TabLines final : public Lines {
   using Lines::Lines;
 
   void add_ranked(std::string_view example, std::span<const Index> units,
-                  std::span<const float> scores, std::string& text) const override {
+                  std::span<const float> scores, std::span<const Explanation> why,
+                  std::string& text) const override {
     for (std::size_t i = 0; i < units.size(); ++i) {
       add_name(example, text);
       fmt::format_to(std::back_inserter(text), "\t{}\t", i + 1);
       add_name(name_of(units[i]), text);
       text += '\t';
       format_.append(scores[i], text);
+      if (!why.empty()) add_entries(why[i], text);
       text += '\n';
     }
   }
@@ -83,6 +99,19 @@ class TabLines final : public Lines {
   }
 
  private:
+  void add_entries(const Explanation& one, std::string& text) const {
+    for (const EntryEffect& entry : one.effects) {
+      if (names_inputs()) {
+        text += '\t';
+        add_name(input_of(entry).name, text);
+      }
+      text += '\t';
+      add_name(name_of(entry), text);
+      text += '\t';
+      format_.append(entry.effect, text);
+    }
+  }
+
   // Names of data sets may hold anything; a line stays a line and a column a column.
   static void add_name(std::string_view name, std::string& text) {
     for (char c : name) {
@@ -103,13 +132,15 @@ class JsonLines final : public Lines {
   using Lines::Lines;
 
   void add_ranked(std::string_view example, std::span<const Index> units,
-                  std::span<const float> scores, std::string& text) const override {
+                  std::span<const float> scores, std::span<const Explanation> why,
+                  std::string& text) const override {
     const std::string begin =
         fmt::format("{{\"example\": {}, \"rank\": ", JsonValue(std::string(example)).line());
     for (std::size_t i = 0; i < units.size(); ++i) {
       fmt::format_to(std::back_inserter(text), "{}{}, \"feature\": {}, \"score\": ", begin, i + 1,
                      JsonValue(name_of(units[i])).line());
       add_number(scores[i], text);
+      if (!why.empty()) add_entries(why[i], text);
       text += "}\n";
     }
   }
@@ -126,6 +157,22 @@ class JsonLines final : public Lines {
   }
 
  private:
+  void add_entries(const Explanation& one, std::string& text) const {
+    text += ", \"entries\": [";
+    for (const EntryEffect& entry : one.effects) {
+      if (&entry != one.effects.data()) text += ", ";
+      text += '{';
+      if (names_inputs())
+        fmt::format_to(std::back_inserter(text), "\"input\": {}, ",
+                       JsonValue(input_of(entry).name).line());
+      fmt::format_to(std::back_inserter(text),
+                     "\"feature\": {}, \"effect\": ", JsonValue(name_of(entry)).line());
+      add_number(entry.effect, text);
+      text += '}';
+    }
+    text += ']';
+  }
+
   // As few digits as give the same float again.
   static void add_number(float value, std::string& text) {
     if (std::isfinite(value))
@@ -155,10 +202,12 @@ void require_plain_labels(const LabelIndex& units, Index count) {
 }
 
 std::unique_ptr<PredictionLines> make_prediction_lines(TextForm form, const ScoreFormat& format,
-                                                       const LabelIndex* units) {
-  if (form == TextForm::tsv) return std::make_unique<TabLines>(format, units);
-  if (form == TextForm::json_lines) return std::make_unique<JsonLines>(format, units);
-  return std::make_unique<DsstneLines>(format, units);
+                                                       const LabelIndex* units,
+                                                       std::vector<InputUnits> inputs) {
+  if (form == TextForm::tsv) return std::make_unique<TabLines>(format, units, std::move(inputs));
+  if (form == TextForm::json_lines)
+    return std::make_unique<JsonLines>(format, units, std::move(inputs));
+  return std::make_unique<DsstneLines>(format, units, std::move(inputs));
 }
 
 }  // namespace norn::tools

@@ -27,7 +27,9 @@ class NetcdfWriter final : public PredictionWriter {
     info_.unit_labels = labels;
   }
 
-  void write_ranked(std::span<const std::string> labels, const TopK& best) override {
+  void write_ranked(std::span<const std::string> labels, const TopK& best,
+                    std::span<const Explanation> why) override {
+    require(why.empty(), "NetcdfWriter: a data set has no place for what explains its entries");
     info_.sparse = true;
     std::vector<Index> sizes;
     std::vector<Column> columns;

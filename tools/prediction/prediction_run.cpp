@@ -6,6 +6,7 @@
 #include "src/base/atomic_file.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
+#include "src/engine/predict/explainer.h"
 #include "src/engine/predict/predictor.h"
 #include "src/run/model_access.h"
 #include "src/run/model_session.h"
@@ -17,7 +18,9 @@
 #include "tools/prediction/prediction_lines.h"
 #include "tools/prediction/prediction_writer.h"
 
+#include <algorithm>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -41,8 +44,12 @@ class PredictionRun {
                                       options_.batch, options_.trust_index});
     info_ = run::ModelAccess::info(model);
     layer_ = run::choose_layer(info_.network, options_.layer);
+    if (options_.explanations && !ranks_units())
+      throw UsageError(fmt::format(
+          "--explanations: layer \"{}\" is no output layer: it has no scores", layer().name));
     read_indexes();
     open_requests();
+    if (options_.explanations) require_entries(info_.network, shapes_);
     Network& network = run::ModelAccess::network(model, shapes_);
     requests_->begin(network);
     if (!network.unit_layer(layer_))
@@ -175,6 +182,7 @@ class PredictionRun {
       settings.memory_bytes = options_.memory_bytes;
       settings.tell_seen = tell_seen;
       settings.output_layer = layer_;
+      settings.whole = options_.explanations.has_value();
       settings.units = &model_units_;
       settings.log = run::shared_log(console_.log(), *communicator_);
       auto requests = std::make_unique<run::DatasetRequests>(settings);
@@ -217,9 +225,23 @@ class PredictionRun {
       writer_ = make_text_writer(
           options_.output,
           ScoreFormat(options_.score_format.empty() ? fallback : options_.score_format), units,
-          form);
+          form, options_.explanations ? inputs() : std::vector<InputUnits>());
     if (units && ranks_units() && form == TextForm::dsstne && options_.format == "text")
       require_plain_labels(*units, units_);
+  }
+
+  // What entries are called.
+  std::vector<InputUnits> inputs() {
+    SharedIndex of_file;
+    if (!options_.data.empty() && !options_.input_features.empty())
+      of_file = std::make_shared<const LabelIndex>(read_label_index(options_.input_features));
+    std::vector<InputUnits> all;
+    for (std::size_t i = 0; i < info_.network.layers.size(); ++i) {
+      if (info_.network.layers[i].kind != LayerKind::input) continue;
+      SharedIndex labels = options_.requests.empty() ? index_of_model(int(i)) : input_features_;
+      all.push_back({info_.network.layers[i].name, labels ? labels : of_file});
+    }
+    return all;
   }
 
   // Calls predict(batch) for all requests, then puts the output into its place.
@@ -258,16 +280,28 @@ class PredictionRun {
     if (!options_.allow.empty()) filters.allow(options_.allow, *output_features_, console_);
     if (session_.rank() == 0) filters.report(console_);
     Predictor predictor(network, layer_, options_.k, units_);
+    std::optional<Explainer> explainer;
+    if (options_.explanations) explainer.emplace(network, layer_, *options_.explanations);
     Index batches = 0;
     Index written = 0;
     for_batches(network, signals, [&](const RequestBatch& batch) {
       const TopK& best = predictor.predict(batch.bound, filters.of(batch));
       ++batches;
       written += predictor.wrote_scores();
-      if (writer_) writer_->write_ranked(batch.labels, best);
+      std::vector<Explanation> why;
+      if (explainer) why = explainer->explain(batch.bound, listed_units(best, batch.examples()));
+      if (writer_) writer_->write_ranked(batch.labels, best, why);
     });
     console_.log().debug(fmt::format("{} of {} batches were ranked without writing their scores",
                                      batches - written, batches));
+  }
+
+  // [examples x K]; -1 where a list has ended.
+  static std::vector<Index> listed_units(const TopK& best, Index examples) {
+    std::vector<Index> units(std::size_t(examples * best.k), -1);
+    for (Index e = 0; e < examples; ++e)
+      std::copy_n(best.unit.view().row(e), best.count.data()[e], units.begin() + e * best.k);
+    return units;
   }
 
   void embed(Network& network, const StopSignals& signals) {

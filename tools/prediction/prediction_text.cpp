@@ -29,12 +29,15 @@ class TextWriter final : public PredictionWriter {
     if (stream_) std::fclose(stream_);
   }
 
-  void write_ranked(std::span<const std::string> labels, const TopK& best) override {
+  void write_ranked(std::span<const std::string> labels, const TopK& best,
+                    std::span<const Explanation> why) override {
     text_.clear();
     for (std::size_t r = 0; r < labels.size(); ++r) {
       const auto count = std::size_t(best.count.data()[r]);
+      const auto of_example =
+          why.empty() ? why : why.subspan(r * (why.size() / labels.size()), count);
       lines_->add_ranked(labels[r], {best.unit.view().row(Index(r)), count},
-                         {best.score.view().row(Index(r)), count}, text_);
+                         {best.score.view().row(Index(r)), count}, of_example, text_);
     }
     flush_text();
   }
@@ -122,8 +125,10 @@ void ScoreFormat::append(float score, std::string& text) const {
 
 std::unique_ptr<PredictionWriter> make_text_writer(const std::filesystem::path& path,
                                                    const ScoreFormat& format,
-                                                   const LabelIndex* units, TextForm form) {
-  return std::make_unique<TextWriter>(path, make_prediction_lines(form, format, units));
+                                                   const LabelIndex* units, TextForm form,
+                                                   std::vector<InputUnits> inputs) {
+  return std::make_unique<TextWriter>(
+      path, make_prediction_lines(form, format, units, std::move(inputs)));
 }
 
 }  // namespace norn::tools

@@ -95,6 +95,10 @@ void add_choice_options(PredictorOptions& options, CommandLine& line) {
               "leave out the features that a request holds itself");
   line.option("--allow", "", "FILE", options.allow,
               "only these units may be chosen: a label a line");
+  line.option("--explanations", "", "N", options.explanations,
+              "beside each unit the N entries of the example that its score depends on most: the "
+              "score less that of the example without the entry, the largest sizes first; for "
+              "--format tsv and jsonl. With --allow those of one unit");
 }
 
 void add_output_options(PredictorOptions& options, CommandLine& line) {
@@ -131,6 +135,13 @@ void PredictorOptions::check(OptionFaults& faults) const {
                                  : "--requests and --data exclude each other: give one of the two");
   faults.require_at_least<Index>(1, "--top", k);
   faults.require_at_least<Index>(0, "--skip-malformed", skip_malformed);
+  if (explanations) faults.require_at_least<Index>(1, "--explanations", *explanations);
+  if (explanations && format != "tsv" && format != "jsonl")
+    faults.fail(
+        fmt::format("--explanations writes entries beside each unit, for which --format {} has no "
+                    "place; take tsv "
+                    "or jsonl",
+                    format));
   if (values != RequestValues::automatic && requests.empty())
     faults.fail("--values is for --requests; --data has its own");
   if (request_header != HeaderLine::automatic && requests.empty())
@@ -161,6 +172,11 @@ CommandLine predictor_command_line(PredictorOptions& options) {
   line.example(
       "predictor --model model.nc --data test.nc --top 500 --format netcdf --output recs.nc",
       "Into a data set, best first");
+  line.example(
+      "predictor --model model.nc --requests new.txt --exclude-seen -k 5 --explanations 3 --format "
+      "tsv "
+      "-s recs.tsv",
+      "Each unit with the three entries that it is recommended for: feature and effect in columns");
   line.remark(
       "Features go by the labels that the model keeps; an index file that numbers them otherwise "
       "is refused. Without --filter and --exclude-seen nothing is left out: what an example holds "

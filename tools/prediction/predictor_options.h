@@ -6,6 +6,7 @@
 #include "tools/prediction/score_filters.h"
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,6 +36,7 @@ struct PredictorOptions {
   FilterMode filter_mode = FilterMode::exclude;
   bool exclude_seen = false;
   std::filesystem::path allow;
+  std::optional<Index> explanations;  ///< entries beside each recommendation
 
   std::filesystem::path output;
   std::string format = "text";

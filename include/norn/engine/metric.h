@@ -33,8 +33,8 @@ enum class Better { larger, smaller };
 /// Who is told of a metric.
 enum class MetricUse {
   always,
-  weighted,  ///< the evaluator, where hits have gains: RankingMetrics::set_gains()
-  dsstne     ///< those who run DSSTNE's command files
+  asked,  ///< those who ask an evaluation for it: what it takes has to be there (RankedExample)
+  dsstne  ///< those who run DSSTNE's command files
 };
 
 struct MetricInfo {
@@ -67,8 +67,13 @@ struct RankedExample {
   std::span<const Index> list;       ///< [<= K] its units, best first: fewer where there are fewer
   std::span<const Index> hit_ranks;  ///< [hits] from 1, ascending: where held-out units stand
   std::span<const Column> held_out;  ///< [H] ascending, each once; not empty
-  std::span<const double> unit_gains;  ///< [units] what a hit of each counts, or empty
   const RankGains& rank_gains;
+  std::span<const double> unit_gains;  ///< [units] what a hit of each counts, or empty
+  /// Units that could be ranked and are not held out; negative: nobody counted them.
+  Index others = -1;
+  std::span<const double> unit_information;  ///< [units] bits that each says, or empty
+  /// [list] of each of its units the sum of its similarities to those before it, or empty.
+  std::span<const double> similarities = {};
 
   double hits() const { return double(hit_ranks.size()); }
   double sought() const { return double(held_out.size()); }
@@ -176,7 +181,7 @@ struct PropensityPrecision {
   static constexpr MetricInfo info = {.name = "psp",
                                       .title = "PSP",
                                       .help = "precision in which rare units count more",
-                                      .use = MetricUse::weighted};
+                                      .use = MetricUse::asked};
   class Total {
    public:
     explicit Total(Index /*units*/) {}
@@ -201,6 +206,64 @@ struct PropensityPrecision {
     std::vector<double> best_;
     bool is_weighted_ = false;
   };
+};
+
+/// The area under the ROC curve of a ranking of which K places are known: of all pairs of a
+/// held-out unit and another one, those in which the held-out one stands first. Held-out units that
+/// are not in the list are expected in the middle of the others that are not, as in implicit's
+/// AUC@K. It is the area itself where the list has all units.
+struct Auc {
+  static constexpr MetricInfo info = {
+      .name = "auc",
+      .title = "AUC",
+      .help = "share of the pairs of a held-out unit and another one that are in order",
+      .use = MetricUse::asked};
+  static double of_example(const RankedExample& e) {
+    if (e.others < 0) return std::numeric_limits<double>::quiet_NaN();
+    if (e.others == 0) return e.hit_ranks.empty() ? 0.0 : 1.0;
+    const double misses = double(e.list.size()) - e.hits();
+    double pairs = (double(e.others) - misses) * (e.hits() + e.sought()) / 2.0;
+    double hits = 0.0;
+    for (const Index rank : e.hit_ranks) pairs += misses - (double(rank) - ++hits);
+    return pairs / (e.sought() * double(e.others));
+  }
+};
+
+/// Zhou et al., "Solving the apparent diversity-accuracy dilemma of recommender systems", PNAS
+/// 2010: the self-information of what is recommended.
+struct Novelty {
+  static constexpr MetricInfo info = {
+      .name = "novelty",
+      .title = "Novelty",
+      .help = "mean self-information of the list's units in bits, more of those that few have",
+      .most = std::numeric_limits<double>::infinity(),
+      .use = MetricUse::asked};
+  static double of_example(const RankedExample& e) {
+    if (e.unit_information.empty()) return std::numeric_limits<double>::quiet_NaN();
+    double sum = 0.0;
+    for (const Index unit : e.list) sum += e.unit_information[std::size_t(unit)];
+    return e.list.empty() ? 0.0 : sum / double(e.list.size());
+  }
+};
+
+/// Smyth, McClave, "Similarity vs. Diversity", ICCBR 2001; Ziegler et al., "Improving
+/// Recommendation Lists Through Topic Diversification", WWW 2005.
+struct Diversity {
+  static constexpr MetricInfo info = {
+      .name = "diversity",
+      .title = "Diversity",
+      .help =
+          "1 - the mean cosine of two units of the list, by the training examples that have them",
+      .use = MetricUse::asked};
+  static double of_example(const RankedExample& e) {
+    if (e.similarities.size() < e.list.size() || e.similarities.empty())
+      return std::numeric_limits<double>::quiet_NaN();
+    if (e.list.size() < 2) return 0.0;
+    double sum = 0.0;
+    for (std::size_t i = 0; i < e.list.size(); ++i) sum += e.similarities[i];
+    const double n = double(e.list.size());
+    return 1.0 - sum / (n * (n - 1.0) / 2.0);
+  }
 };
 
 /// DSSTNE's: its ideal list is as long as there are held-out units.
@@ -235,7 +298,7 @@ struct MetricList {
 using RankingMetricsList =
     MetricList<metric::Recall, metric::Precision, metric::Ndcg, metric::Map, metric::Mrr,
                metric::HitRate, metric::Coverage, metric::CappedRecall, metric::PropensityPrecision,
-               metric::NdcgOfAll>;
+               metric::Auc, metric::Novelty, metric::Diversity, metric::NdcgOfAll>;
 
 inline constexpr std::span<const MetricInfo> kMetrics = RankingMetricsList::infos;
 

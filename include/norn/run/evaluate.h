@@ -30,7 +30,12 @@ struct EvaluateOptions {
   std::vector<std::filesystem::path> exclude = {};  ///< units of these sets are left out too
   std::filesystem::path popularity = {};  ///< training data, to compare with its popularity ranking
   std::filesystem::path features = {};  ///< index of the output: units beyond it are no candidates
-  /// Numbers a and b of propensities, for metrics that count rare units more; with `popularity`.
+  /// Training data in memory instead: of the output layer's units. Nothing is compared with them.
+  std::optional<MemorySet> trained_on = {};
+  /// Metrics that are computed for those who ask: "auc", and with training data "novelty" and
+  /// "diversity".
+  std::vector<std::string> also = {};
+  /// Numbers a and b of propensities, for metrics that count rare units more; with training data.
   std::optional<std::pair<double, double>> propensity = {};
   /// Also count which class the examples of each were taken for. An output layer has at most
   /// kMostConfused units then, and no example more than one.

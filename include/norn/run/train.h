@@ -3,7 +3,6 @@
 
 #include "norn/base/log.h"
 #include "norn/data/memory_set.h"
-#include "norn/engine/checked_group.h"
 #include "norn/engine/device_choice.h"
 #include "norn/engine/training_report.h"
 #include "norn/run/model.h"

@@ -98,7 +98,7 @@ class NornModel(Model, _params.NornParams, MLReadable, MLWritable):
     @property
     def recommender(self) -> Recommender:
         """The same model as a norn.Recommender, on the driver: for similar_items, evaluate, save."""
-        from ..recommender import load
+        from ..loading import load
 
         return load(self._file, **{name: self._get(name) for name in _params._DEVICE})
 

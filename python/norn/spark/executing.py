@@ -147,7 +147,7 @@ class Prediction:
     def _loaded(self, path: str, device: str, threads: int) -> _Held:
         import pyarrow as pa
 
-        from ..recommender import load
+        from ..loading import load
 
         _verify(path, self.sha256)
         recommender = load(path, device=device, threads=threads, precision=self.precision, batch=self.batch)

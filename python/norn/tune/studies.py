@@ -156,7 +156,7 @@ class Study:
 
     def best_model(self) -> Recommender:
         """The model of the best trial. Raises DataError where the study has not ended."""
-        from ..recommender import load
+        from ..loading import load
 
         path = self.folder / "best.nc"
         if not path.exists():

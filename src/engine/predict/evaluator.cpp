@@ -71,6 +71,8 @@ class Evaluator {
                  const Cost& cost = {}) {
     RankingMetrics metrics(settings_.ks, units_);
     if (!settings_.gains.empty()) metrics.set_gains(settings_.gains);
+    if (!settings_.information.empty()) metrics.set_information(settings_.information);
+    metrics.set_similarity(settings_.similarity);
     metrics.watch(settings_.on_example);
     FixedSum total;
     const std::size_t bound_sets = sets.size();
@@ -83,7 +85,7 @@ class Evaluator {
       if (rank) {
         gather(bound, *loaded, bound_sets);
         rank(bound, excluded_.view(units_), [&](Index r, std::span<const Index> ranked) {
-          metrics.add(ranked, held_out_.columns(r));
+          metrics.add(ranked, held_out_.columns(r), settings_.with_auc ? others(r) : -1);
           if (settings_.on_ranked) settings_.on_ranked(ranked, held_out_.columns(r));
         });
       }
@@ -111,6 +113,16 @@ class Evaluator {
       throw ShapeError(fmt::format(
           "evaluate: data set \"{}\" of units that are seen has {} examples, expected {}",
           info.name, info.examples, data_.examples()));
+  }
+
+  // Candidates of an example that are not held out.
+  Index others(Index r) const {
+    const std::span<const Column> known = excluded_.columns(r);
+    const auto is_beyond = [&](Column unit) { return Index(unit) >= units_; };
+    Index count = units_ - (Index(known.size()) - std::ranges::count_if(known, is_beyond));
+    for (const Column unit : held_out_.columns(r))
+      count -= !is_beyond(unit) && !std::ranges::binary_search(known, unit);
+    return count;
   }
 
   bool shares_units(const std::string& set) const {

@@ -3,8 +3,10 @@
 
 #include "norn/engine/evaluation.h"
 #include "src/engine/data/data_binding.h"
+#include "src/engine/predict/unit_similarity.h"
 
 #include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -25,7 +27,11 @@ struct EvaluationSettings {
   std::function<void(Index example, const MetricsAtK& values)> on_example;
   /// Every example with its ranked units, best first, and its held-out units; may be empty.
   std::function<void(std::span<const Index> ranked, std::span<const Column> held_out)> on_ranked;
-  std::vector<double> gains;  ///< for RankingMetrics::set_gains(), of every candidate; may be empty
+  // For RankingMetrics, of every candidate; may be empty.
+  std::vector<double> gains;
+  std::vector<double> information;
+  std::shared_ptr<const UnitSimilarity> similarity;
+  bool with_auc = false;
 };
 
 /// Ranks all units for every example of the data, whose output sets hold the held-out units.

@@ -28,7 +28,7 @@ void ExampleValues::add(Index example, const MetricsAtK& values) {
         column.resize(std::max(column.size(), std::size_t(example) + 1), kNone);
         column[std::size_t(example)] = value;
       },
-      MetricUse::weighted);
+      MetricUse::asked);
 }
 
 ExampleValues::Columns ExampleValues::take(Index examples) {

@@ -18,13 +18,20 @@ template <typename Metric>
 class MeanOfExamples {
  public:
   explicit MeanOfExamples(Index /*units*/) {}
-  void add(const RankedExample& example) { sum_.add(Metric::of_example(example)); }
+  void add(const RankedExample& example) {
+    const double value = Metric::of_example(example);
+    is_computed_ = is_computed_ && !std::isnan(value);
+    if (is_computed_) sum_.add(value);
+  }
   double value(Index examples) const {
+    const bool is_known = is_computed_ && (examples > 0 || Metric::info.use != MetricUse::asked);
+    if (!is_known) return std::numeric_limits<double>::quiet_NaN();
     return examples == 0 ? 0.0 : sum_.value() / double(examples);
   }
 
  private:
   FixedSum sum_;
+  bool is_computed_ = true;
 };
 
 template <typename Metric>
@@ -83,6 +90,17 @@ void RankingMetrics::set_gains(std::vector<double> gains) {
   unit_gains_ = std::move(gains);
 }
 
+void RankingMetrics::set_information(std::vector<double> bits) {
+  require(Index(bits.size()) == units_, "RankingMetrics: every unit needs its bits");
+  unit_information_ = std::move(bits);
+}
+
+void RankingMetrics::set_similarity(std::shared_ptr<const UnitSimilarity> similarity) {
+  require(!similarity || similarity->units() == units_,
+          "RankingMetrics: every unit needs its examples");
+  similarity_ = std::move(similarity);
+}
+
 void RankingMetrics::watch(std::function<void(Index, const MetricsAtK&)> take) {
   watcher_ = std::move(take);
 }
@@ -98,7 +116,8 @@ void RankingMetrics::find_hits(std::span<const Index> ranked) {
   }
 }
 
-void RankingMetrics::add(std::span<const Index> ranked, std::span<const Column> held_out) {
+void RankingMetrics::add(std::span<const Index> ranked, std::span<const Column> held_out,
+                         Index others) {
   if (held_out.empty()) {
     ++skipped_;
     return;
@@ -115,11 +134,15 @@ void RankingMetrics::add(std::span<const Index> ranked, std::span<const Column> 
   };
   find_hits(first(ranked, std::ranges::max(ks_)));
   rank_gains_.grow(Index(held_out_.size()));
+  if (similarity_)
+    similarity_->to_those_before(first(ranked, std::ranges::max(ks_)), similarity_workspace_,
+                                 similarities_);
   for (std::size_t at = 0; at < ks_.size(); ++at) {
     const Index k = ks_[at];
     const auto end = std::ranges::upper_bound(hit_ranks_, k);
-    const RankedExample example{k,         first(ranked, k), {hit_ranks_.begin(), end},
-                                held_out_, unit_gains_,      rank_gains_};
+    const RankedExample example{k,         first(ranked, k),  {hit_ranks_.begin(), end},
+                                held_out_, rank_gains_,       unit_gains_,
+                                others,    unit_information_, similarities_};
     std::apply([&](auto&... totals) { (totals.add(example), ...); }, totals_[at].metrics);
     if (watcher_) watcher_(evaluated_ + skipped_ - 1, values_of(example, RankingMetricsList()));
   }
@@ -135,6 +158,13 @@ std::vector<double> inverse_propensities(std::span<const Index> counts, Index ex
   std::vector<double> inverse;
   for (const Index count : counts) inverse.push_back(1.0 + c * std::pow(double(count) + b, -a));
   return inverse;
+}
+
+std::vector<double> self_information(std::span<const Index> counts, Index examples) {
+  std::vector<double> bits;
+  for (const Index count : counts)
+    bits.push_back(std::log2(double(examples) / double(std::max<Index>(1, count))));
+  return bits;
 }
 
 std::vector<MetricsAtK> RankingMetrics::result() const {

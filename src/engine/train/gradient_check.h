@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "norn/engine/checked_group.h"
+#include "norn/engine/training_report.h"
 #include "src/engine/network/network.h"
 
 #include <cstdint>
