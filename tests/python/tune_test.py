@@ -91,6 +91,19 @@ def test_killed_and_gone_on_with_it_has_the_same_bytes(search, draw, tmp_path):
     assert kills and (tmp_path / "study/best.nc").read_bytes() == expected
 
 
+def test_values_weigh_entries_where_the_network_says_so(search, draw, tmp_path):
+    counts = search[1].matrix[:300].copy()
+    counts.data = draw.integers(1, 9, counts.nnz).astype("f4")
+    settings = {"epochs": 2, "trials": 2, "start": 2, "halving": 0, "confirm": 1, "seeds": 1, "known": [], "threads": 1}
+    study = norn.tune.Study(tmp_path / "study", norn.Recommender(hidden=8, seed=5, batch=64, entry_weights="linear", entry_alpha=2),
+                            {"Training.Alpha": SPACE["Training.Alpha"]}, norn.Dataset(counts), validation=0.2, workers=1, **settings)
+    study.run()
+    found = study.best_model().network_
+    assert found.descriptor["Layers"][-1]["EntryWeights"] == {"Scheme": "Linear", "Alpha": 2}
+    given = norn.Dataset.from_netcdf(tmp_path / "study/given-data.nc")
+    assert ((given.targets if given.targets is not None else given.matrix) != counts).nnz == 0
+
+
 def test_what_is_given_in_memory_must_be_whole(search, tmp_path):
     _, data, network, _, _ = search
     with pytest.raises(norn.UsageError, match="`data`: the data are in parts"):

@@ -216,12 +216,22 @@ class Study:
         data = value if isinstance(value, Dataset) else Dataset(value)
 
         def write(path: pathlib.Path) -> None:
-            files = data.to_netcdf(path)
+            files = data.to_netcdf(path, target_values=self._weighs_entries())
             if files != [os.fspath(path)]:
                 for file in files:
                     os.unlink(file)
                 raise UsageError(f"`{name}`: the data are in parts; give one of them, such as data.train")
         return [self._file(name, ".nc", write)]
+
+    def _weighs_entries(self) -> bool:
+        """Whether trials may read values of targets, as weights of entries: the network or the space says so."""
+        for part in (self._parts["network"], self._parts["space"]):
+            text = json.dumps(part) if isinstance(part, Mapping) else str(part or "")
+            if part is not None and not text.lstrip().startswith("{"):
+                text = pathlib.Path(text).read_text(encoding="utf-8", errors="replace") if os.path.isfile(text) else ""
+            if "EntryWeights" in text:
+                return True
+        return False
 
     def _file(self, name: str, ending: str, write: Callable[[pathlib.Path], object]) -> str:
         """A file of the study's folder; one of a study that has begun stays, and must have the same contents."""
@@ -268,6 +278,10 @@ def _split(recommender: Recommender) -> tuple[dict[str, object], dict[str, objec
     if "hidden" in params:
         made["Layers"] = [{"Name": "Hidden", "N": params.pop("hidden")}]
     params.pop("threads", None)
+    weights = {key: params.pop(name) for name, key in (("entry_weights", "Scheme"), ("entry_alpha", "Alpha"), ("entry_epsilon", "Epsilon"))
+               if name in params}
+    if weights.get("Scheme", "none") != "none":
+        made.setdefault("Layers", []).append({"Name": "Output", "EntryWeights": weights})
     table = _settings.table()
     of_trials = {name: params.pop(name) for name, default in (("device", "auto"), ("precision", "tf32")) if params.get(name) != default}
     params = {name: value for name, value in params.items() if name not in ("device", "precision")}
