@@ -74,7 +74,7 @@ TEST_F(UnitSimilarityTest, DiversityIsThatOfAllPairs) {
       for (Index i = 0; i < k; ++i)
         for (Index j = 0; j < i; ++j)
           sum += 1.0 - cosine(ranked[std::size_t(i)], ranked[std::size_t(j)]);
-      expected[at] += sum / double(k * (k - 1) / 2) / lists;
+      expected[at] += 2.0 * sum / double(k * (k - 1)) / lists;
     }
   }
   for (std::size_t at = 0; at < 3; ++at)

@@ -93,6 +93,13 @@ class Explaining(ProgramTest):
                              [(name, np.float32(effect)) for name, effect in zip(line[4::2], line[5::2])])
             self.assertTrue(all(list(entry) == ["feature", "effect"] for entry in one["entries"]))
 
+    def test_effects_are_before_the_factors_of_a_filter(self):
+        plain = self.predict("-k", "3", "--explanations", "2")
+        self.write("filter.txt", "".join(f"{example}\t{':'.join(f'{name},2' for name in self.names)}\n" for example in self.examples))
+        scaled = self.predict("-k", "3", "--explanations", "2", "-f", "filter.txt", "--filter-mode", "scale")
+        self.assertEqual(scaled, {example: {name: (2 * score, entries) for name, (score, entries) in best.items()}
+                                  for example, best in plain.items()})
+
     def test_one_unit_is_asked_about_with_allow(self):
         unit = self.random.choice(self.names)
         self.write("one.txt", unit + "\n")
