@@ -131,6 +131,14 @@ class Network:
         return self._model
 
     @property
+    def chosen(self) -> dict[str, Any] | None:
+        """How recipe="auto" chose the settings: `candidates`, each with its `cost` and its `value` of the `metric` on what was held back;
+        `chosen`, the place in them of that which was trained on everything, and `best`, of the largest value; `difference_low` and
+        `difference_high` of the best and the plain recipe, `spent` of the `budget`. None where something else made it."""
+        record = self.model.chosen()
+        return json.loads(record) if record else None
+
+    @property
     def descriptor(self) -> dict[str, Any]:
         """As its JSON reads."""
         return json.loads(self._model.network() if self._model is not None else self._text)

@@ -275,6 +275,16 @@ TrainSettings rate_settings() {
            "hold every element of a gradient between -X and X; 0: as it is")}};
 }
 
+TrainSettings automatic_settings() {
+  return {"Recipe auto (docs/user/recipes.md)",
+          {with_default(
+              "6", own(
+                       "budget", "X", [](auto& o) -> auto& { return o.budget; }, at_least(1),
+                       "what `recipe` auto may spend on its search and on training what it chose "
+                       "together: so many trainings of the recipe sigmoid, counted in "
+                       "multiplications, not in seconds"))}};
+}
+
 TrainSetting keep_best_setting() {
   TrainSetting setting = own(
       "keep_best", "METRIC", [](auto& o) -> auto& { return o.validation.keep_best; }, {},
@@ -461,8 +471,9 @@ bool is_set(const SettingMember& where) {
 }  // namespace
 
 const std::vector<TrainSettings>& train_settings() {
-  static const std::vector<TrainSettings> all = {training_settings(), rate_settings(),
-                                                 validation_settings(), checkpoint_settings()};
+  static const std::vector<TrainSettings> all = {training_settings(), automatic_settings(),
+                                                 rate_settings(), validation_settings(),
+                                                 checkpoint_settings()};
   return all;
 }
 
