@@ -57,8 +57,8 @@ def recipe_problems(recipe: Any, hidden: Any) -> list[Problem]:
     problems: list[Problem] = []
     if isinstance(recipe, str) and recipe.lower() == AUTO:
         if hidden is not None:
-            problems.append({"key": "hidden", "message": "`hidden` does not go with `recipe` auto, which chooses how many there are; leave it "
-                             "out, or choose `recipe` sigmoid"})
+            problems.append({"key": "hidden", "message": "`hidden` does not go with `recipe` auto, which chooses how many there are; "
+                             "leave it out, or choose `recipe` sigmoid"})
         return problems
     try:
         _core.read_network(network=json.dumps({"Recipe": "sigmoid" if recipe is None else word("recipe", recipe)}))

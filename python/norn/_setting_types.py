@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         mu1: float | None
         shuffle: str | bool | None
         seed: int | None
+        budget: float | None
         rate_schedule: str | None
         warm_up: float | None
         rate_interval: int | None

@@ -139,7 +139,8 @@ class TrainingRun {
     return choice;
   }
 
-  static TrainResult stopped_in_search() {
+  TrainResult stopped_in_search() const {
+    log_.warning("stopped while candidates are compared: there is no model yet; `resume` goes on");
     TrainResult result;
     result.end = TrainingEnd::stopped;
     result.speed = "a part of the search";

@@ -29,7 +29,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kMostCandidates = 64;
+constexpr std::size_t kMostCandidates = 32;
 constexpr std::size_t kLargestJournal = std::size_t(1) << 32;
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
@@ -337,10 +337,12 @@ void remove_search(const TrainOptions& options, const Communicator& communicator
   for (std::size_t number = 1; number <= kMostCandidates; ++number)
     remove_checkpoints(candidate_model(options.model, number));
   std::error_code problem;
+  remove_abandoned(journal_of(options.model));
   fs::remove(journal_of(options.model), problem);
   if (problem)
-    throw DataError(fmt::format("{}: cannot be removed: {}", journal_of(options.model).string(),
-                                problem.message()));
+    throw DataError(
+        fmt::format("{}: the journal of a search could not be removed: {}; remove it first",
+                    journal_of(options.model).string(), problem.message()));
 }
 
 }  // namespace norn::run
