@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._setting_types import Settings
-    from ._types import Callbacks, Column, Descriptor, Facts, Floats, Ids, Labelled, Matrices, Matrix, Parameters, Path, Units
+    from ._types import Callbacks, Chosen, Column, Descriptor, Facts, Floats, Ids, Labelled, Matrices, Matrix, Parameters, Path, Units
 
 _log = logging.getLogger("norn")
 
@@ -173,7 +173,7 @@ class Recommender:
         return self._network
 
     @property
-    def chosen_(self) -> dict[str, Any] | None:
+    def chosen_(self) -> Chosen | None:
         """As of `Network.chosen`. Raises UsageError before `fit`."""
         return self.network_.chosen
 
