@@ -63,7 +63,8 @@ def recipe_problems(recipe: Any, hidden: Any) -> list[Problem]:
     try:
         _core.read_network(network=json.dumps({"Recipe": "sigmoid" if recipe is None else word("recipe", recipe)}))
     except UsageError as error:
-        problems += [problem | {"key": "recipe", "message": f"`recipe` {recipe}: {problem['message']}"} for problem in error.problems]
+        also = f"; and {AUTO}" if isinstance(recipe, str) else ""
+        problems += [problem | {"key": "recipe", "message": f"`recipe` {recipe}: {problem['message']}{also}"} for problem in error.problems]
     try:
         count("hidden", 1 if hidden is None else hidden, 1, 2**32 - 1)
     except UsageError as error:
