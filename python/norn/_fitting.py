@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import tempfile
 import types
 import weakref
 from collections.abc import Callable, Mapping
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
     from ._types import Facts
 
 _log = logging.getLogger("norn")
+
+
+AUTO = "auto"  # the recipe that is chosen by measurements
 
 
 def network_of(params: Mapping[str, Any]) -> Network | None:
@@ -54,10 +58,16 @@ def made_by(params: Mapping[str, Any]) -> dict[str, object]:
 def recipe_problems(recipe: Any, hidden: Any) -> list[Problem]:
     """What is wrong with a recipe: its name, in the engine's words, and its hidden units."""
     problems: list[Problem] = []
+    if isinstance(recipe, str) and recipe.lower() == AUTO:
+        if hidden is not None:
+            problems.append({"key": "hidden", "message": "`hidden` does not go with `recipe` auto, which chooses how many there are; "
+                             "leave it out, or choose `recipe` sigmoid"})
+        return problems
     try:
         _core.read_network(network=json.dumps({"Recipe": "sigmoid" if recipe is None else word("recipe", recipe)}))
     except UsageError as error:
-        problems += [problem | {"key": "recipe", "message": f"`recipe` {recipe}: {problem['message']}"} for problem in error.problems]
+        also = f"; and {AUTO}" if isinstance(recipe, str) else ""
+        problems += [problem | {"key": "recipe", "message": f"`recipe` {recipe}: {problem['message']}{also}"} for problem in error.problems]
     try:
         count("hidden", 1 if hidden is None else hidden, 1, 2**32 - 1)
     except UsageError as error:
@@ -246,6 +256,17 @@ def data_settings(network: Network | None, known: Any, wanted: Any, validation: 
 def keeps_best(native: Mapping[str, Any]) -> bool:
     """Whether the run needs a place for its best model."""
     return any(native.get(name, "none") not in ("none", "") for name in ("early_stop", "keep_best"))
+
+
+def folder_for(native: Mapping[str, Any]) -> tempfile.TemporaryDirectory[str] | None:
+    """Where a run has what it needs to end, also one that is stopped: its best model, or what a search has found."""
+    searches = str(native.get("recipe", "")).lower() == AUTO
+    return tempfile.TemporaryDirectory(prefix="norn") if (keeps_best(native) or searches) and "model" not in native else None
+
+
+def model_in(folder: tempfile.TemporaryDirectory[str] | None) -> dict[str, Any]:
+    """The setting of a run whose model stands there; none where there is no folder."""
+    return {} if folder is None else {"model": os.path.join(folder.name, "model.nc")}
 
 
 def reference(given: Any) -> Any:

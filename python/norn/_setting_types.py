@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         entry_alpha: float | None
         entry_epsilon: float | None
         seed: int | None
+        budget: float | None
         rate_schedule: str | None
         warm_up: float | None
         rate_interval: int | None

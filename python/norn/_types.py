@@ -81,6 +81,39 @@ if TYPE_CHECKING:
         threads: int
         precision: str
 
+    class Candidate(TypedDict, total=False):
+        """A training of the recipe "auto": factors of what its recipe says, and what it came to. Of EASE `lambda` stands for three of
+        them; of one that diverged `failed` says why in place of the value."""
+
+        recipe: str
+        rate: float
+        length: float
+        width: float
+        settings: str
+        cost: float
+        value: float
+        failed: str
+
+    class Chosen(TypedDict, total=False):
+        """How the recipe "auto" chose."""
+
+        metric: str
+        held_back: str
+        budget: float
+        spent: float
+        candidates: list[Candidate]
+        chosen: int
+        best: int
+        plain_value: float
+        best_value: float
+        difference_low: float
+        difference_high: float
+        p: float
+        still_rises: bool
+        left_out: Candidate
+        budget_for_it: float
+        not_searched: str
+
     class Plan(TypedDict):
         """What training would take."""
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._setting_types import Settings
-    from ._types import Descriptor, Device, Facts, Floats, Matrix, Path, Plan
+    from ._types import Chosen, Descriptor, Device, Facts, Floats, Matrix, Path, Plan
 
 
 _LONGEST_PATH = 4096
@@ -129,6 +129,15 @@ class Network:
         if self._model is None:
             raise UsageError("the network is not trained: `norn.train` does that")
         return self._model
+
+    @property
+    def chosen(self) -> Chosen | None:
+        """How recipe="auto" chose the settings: `candidates`, each with its `cost` and its `value` of the `metric` on what was held back;
+        `chosen`, the place in them of that which was trained on everything, and `best`, of the largest value; `difference_low` and
+        `difference_high` of the best and the plain recipe, `spent` of the `budget`. None where something else made it."""
+        record = self.model.chosen()
+        chosen: Chosen | None = json.loads(record) if record else None
+        return chosen
 
     @property
     def descriptor(self) -> dict[str, Any]:

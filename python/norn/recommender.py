@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import pathlib
-import tempfile
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, overload
 
@@ -36,8 +34,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._setting_types import Settings
-    from ._types import (Basket, Callbacks, Column, Descriptor, Facts, Floats, Ids, Labelled, Matrices, Matrix, Parameters, Path, Units,
-                         Weights)
+    from ._types import (Basket, Callbacks, Chosen, Column, Descriptor, Facts, Floats, Ids, Labelled, Matrices, Matrix, Parameters, Path,
+                         Units, Weights)
 
 
 class Recommender:
@@ -46,7 +44,8 @@ class Recommender:
     Recommender() takes no argument: the recipe chooses layers and settings by the data. Settings are keywords, those of
     the trainer, which `norn.settings()` lists: Recommender(epochs=20, seed=1).
 
-    recipe: "sigmoid", "softmax" or "ease"; None: that of the network.
+    recipe: "sigmoid", "softmax", "ease", or "auto", which measures some of them and trains the best, within `budget`; None: that of the
+        network.
     hidden: units of the recipe's hidden layer; None: by the data.
     network: a descriptor in place of a recipe: a Network, a dictionary, JSON text or a path.
     device: "auto", "cpu", "cuda", "cuda:1".
@@ -113,20 +112,16 @@ class Recommender:
                                          one_of("weights", weights, "sample_weight", sample_weight), native)
         native |= {"recipe": _fitting.recipe_of(self._params)} if network is None else {}
         if resume:
-            return self._resume(native, network, called)
-        folder = self._unfinished = None
-        if _fitting.keeps_best(native) and "model" not in native:
-            folder = tempfile.TemporaryDirectory(prefix="norn")  # where the best model stands, also of a run that is stopped
-            native["model"] = str(pathlib.Path(folder.name, "model.nc"))
+            return self._resume(native, called)
+        self._unfinished, folder = None, _fitting.folder_for(native)
+        native |= _fitting.model_in(folder)
         with run_settings(network) if network else contextlib.nullcontext(dict[str, str]()) as source:
             return self._finish(run(native | source, called, beside=_fitting.made_by(self._params)), folder)
 
-    def _resume(self, native: dict[str, Any], network: Network | None, callbacks: list[Callable[[Environment], Any]]) -> Recommender:
-        history = self.network_.history
+    def _resume(self, native: dict[str, Any], called: list[Callable[[Environment], Any]]) -> Recommender:
         if self._unfinished is None:
-            return self._finish(resumed(self.network_.model, native, callbacks, history))
-        native |= {"model": str(pathlib.Path(self._unfinished.name, "model.nc")), "resume": "auto"}
-        return self._finish(run(native, callbacks, history), self._unfinished)
+            return self._finish(resumed(self.network_.model, native, called, self.history))
+        return self._finish(run(native | _fitting.model_in(self._unfinished) | {"resume": "auto"}, called, self.history), self._unfinished)
 
     @renamed(interactions="user_items")
     def partial_fit(self, user_items: Matrices, targets: Matrices | None = None, *, epochs: int = 1, weights: Weights | None = None,
@@ -175,6 +170,11 @@ class Recommender:
                 if isinstance(given, Network) and given.trained else ""
             raise UsageError(f"the recommender is not trained: call fit, or norn.load{instead}")
         return self._network
+
+    @property
+    def chosen_(self) -> Chosen | None:
+        """As of `Network.chosen`. Raises UsageError before `fit`."""
+        return self.network_.chosen
 
     @property
     def history(self) -> History:

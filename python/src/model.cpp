@@ -162,6 +162,10 @@ void add_model(nb::module_& m) {
                 [](run::Model& held) { return run::ModelAccess::info(held).state.epoch; });
           },
           "Epochs that it has been trained for.")
+      .def(
+          "chosen",
+          [](HeldModel& self) { return self.with([](run::Model& held) { return held.chosen(); }); },
+          "How a search chose its settings, JSON; empty: none did.")
       .def("parameters", &parameters)
       .def("close", &HeldModel::close)
       .def_prop_ro("closed", &HeldModel::is_closed);

@@ -280,6 +280,12 @@ std::optional<RecipeKind> recipe_of(JsonText& json, bool has_data) {
       json.throw_errors();
     }
     const Json::Value& value = root[spelling];
+    if (value.isString() && equal_ignoring_case(value.asString(), kAutomaticRecipe)) {
+      json.error(json.place_of_key(value), "Recipe",
+                 "auto trains several networks to choose one, and a descriptor is of one network; "
+                 "give `recipe` auto without a descriptor");
+      json.throw_errors();
+    }
     const auto named = value.isString() ? recipe_named(value.asString()) : std::nullopt;
     return named.value_or(RecipeKind::sigmoid);
   }

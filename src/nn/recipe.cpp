@@ -173,6 +173,12 @@ const std::vector<std::string>& recipe_names() {
   return names;
 }
 
+std::vector<std::string> run_recipe_names() {
+  std::vector<std::string> names = recipe_names();
+  names.emplace_back(kAutomaticRecipe);
+  return names;
+}
+
 std::optional<RecipeKind> recipe_named(const std::string& name) {
   for (std::size_t i = 0; i < recipe_names().size(); ++i)
     if (equal_ignoring_case(name, recipe_names()[i])) return RecipeKind(i);

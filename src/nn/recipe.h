@@ -16,6 +16,10 @@ enum class RecipeKind { sigmoid, softmax, ease };
 
 /// "sigmoid", "softmax", "ease": in the order of RecipeKind.
 const std::vector<std::string>& recipe_names();
+/// What a run may be asked for beside them: measurements choose a recipe and its settings.
+inline constexpr const char* kAutomaticRecipe = "auto";
+/// All that a run may be asked for.
+std::vector<std::string> run_recipe_names();
 /// The recipe of that name, in any case; nothing when there is none.
 std::optional<RecipeKind> recipe_named(const std::string& name);
 /// What a recipe calls its networks: "sigmoid recipe".

@@ -5,10 +5,13 @@
 #include "norn/base/error.h"
 #include "src/base/text.h"
 #include "src/engine/train/ease.h"
+#include "src/engine/train/validating.h"
 #include "src/nn/shapes.h"
 #include "src/run/model_session.h"
+#include "src/run/ranks.h"
 
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -22,11 +25,8 @@ void refuse(bool given, const char* setting, const char* why) {
     throw UsageError(fmt::format("{} does not go with EASE, {}; leave it out", setting, why));
 }
 
-void refuse_validation(const TrainOptions& options, const ValidationDescriptor& asked) {
-  const char* why =
-      "which has no epochs to choose of: hold a part out when data are imported, and evaluate it";
-  refuse(options.validation.has_data(), "`validation_input`", why);
-  refuse(asked.split > 0.0f, "`validation_split`", why);
+void refuse_choice_of_epoch(const ValidationDescriptor& asked) {
+  const char* why = "which has no epochs to choose of";
   refuse(!asked.early_stop.empty(), "`early_stop`", why);
   refuse(!asked.keep_best.empty(), "`keep_best`", why);
 }
@@ -51,15 +51,16 @@ bool in_main_memory(const Context& context) {
   return context.compute.memory.is_host();
 }
 
-// Refused before anything large is allocated.
+// Refused before anything large is allocated, on all ranks: rank 0 computes.
 void require_room(const Dataset& input, Index items, const PreparedRun& run) {
+  Communicator& communicator = run.context->communicator;
   const RowOffset entries = input.row_entries();
   const bool on_host = in_main_memory(*run.context);
   const EaseMemory needed = ease_memory(items, entries);
   const Index weights = on_host ? items * items * Index(sizeof(float)) : 0;
   const std::int64_t all = needed.gram_bytes + needed.entries_bytes + weights;
   const std::int64_t available = available_memory_bytes(run.context->compute.executor.lanes());
-  if (all <= available) return;
+  if (!communicator.any(communicator.rank() == 0 && all > available)) return;
   throw DeviceError(
       fmt::format("EASE of {} items needs {} of memory (Gram matrix in float64 {}, weights {}, "
                   "entries {}), but "
@@ -74,18 +75,12 @@ void require_room(const Dataset& input, Index items, const PreparedRun& run) {
 
 }  // namespace
 
-void require_closed_form(const TrainOptions& options, const TrainingStart& start,
-                         const Communicator& communicator, const Log& log) {
+void require_closed_form(const TrainOptions& options, const TrainingStart& start, const Log& log) {
   require_ease(start.network, start.where);
-  refuse_validation(options, start.network.training.validation);
+  refuse_choice_of_epoch(start.network.training.validation);
   refuse(start.network.training.refit, "`refit`", "which trains on everything");
   refuse(start.weights.has_value(), "`resume`", "which is computed at once");
   refuse(options.verify > 0, "`verify`", "which makes no steps");
-  if (communicator.size() > 1)
-    throw UsageError(
-        fmt::format("EASE is computed by one process, and this run has {} ranks; start it without "
-                    "mpirun: `threads` are its parallelism",
-                    communicator.size()));
   warn_of_idle_settings(options, log);
 }
 
@@ -107,6 +102,7 @@ std::unique_ptr<Network> make_closed_form(TrainingStart& start, const TrainOptio
         "EASE is for outputs that are the inputs, and there are {} inputs and {} outputs; give "
         "targets of the inputs' features, or use `recipe` sigmoid",
         items, layers.back().units()));
+  check_validation(run.validation, graph.network, *run.data);
   require_room(run.data->set_of(0), items, run);
   return make_network(network, shapes, start.where, *run.runtime, *run.context, kExamples);
 }
@@ -122,8 +118,34 @@ void compute_closed_form(const TrainOptions& options, const PreparedRun& run, co
       with_thousands(matrix_of(network.graph(), 0).size()), network.descriptor().training.lambda,
       human_bytes(double(ease_memory(network.descriptor().layers.front().units(), 0).gram_bytes)),
       counted(executor.lanes(), "thread")));
-  compute_ease(run.data->set_of(0), run.data->set_of(1), network.descriptor().training.lambda,
-               executor, network);
+  Matrix<double> inverse;
+  rank_0_alone(network.context().communicator, [&] {
+    inverse = ease_inverse(run.data->set_of(0), run.data->set_of(1),
+                           network.descriptor().layers.front().units(),
+                           network.descriptor().training.lambda, executor);
+  });
+  set_ease_weights(inverse, executor, network);
+}
+
+void validate_closed_form(Network& network, const PreparedRun& run, const Log& log,
+                          TrainResult& result) {
+  if (!run.validation.data.data) return;
+  const Validation validation = run.validation.view();
+  const ValidationCriterion criterion = validation_criterion(network.descriptor(), validation);
+  const Evaluation evaluation =
+      evaluate(network, *validation.data->data, evaluation_settings(validation, criterion));
+  warn_of_hidden(evaluation, log);
+  const ValidationReport report = validation_report(evaluation, validation, criterion);
+  result.watched = report.watched;
+  result.best = report.value;
+  for (const MetricsAtK& at : report.metrics) {
+    std::string line = fmt::format("held out, {} examples, at {}:", report.examples, at.k);
+    const char* between = " ";
+    at.for_each([&](const MetricInfo& metric, double value) {
+      line += fmt::format("{}{} {:.4f}", std::exchange(between, ", "), metric.name, value);
+    });
+    log.info(line);
+  }
 }
 
 }  // namespace norn::run

@@ -8,10 +8,9 @@
 /// Runs whose weights are computed at once, and not step by step.
 namespace norn::run {
 
-/// Throws UsageError for what such a run does not do, naming the setting: validating, going on,
-/// more ranks than one. What has no effect is warned of.
-void require_closed_form(const TrainOptions& options, const TrainingStart& start,
-                         const Communicator& communicator, const Log& log);
+/// Throws UsageError for what such a run does not do, naming the setting: choosing an epoch, going
+/// on. What has no effect is warned of.
+void require_closed_form(const TrainOptions& options, const TrainingStart& start, const Log& log);
 
 /// Whether the run is one of these.
 inline bool has_closed_form(const TrainingStart& start) {
@@ -24,8 +23,12 @@ std::unique_ptr<Network> make_closed_form(TrainingStart& start, const TrainOptio
                                           Communicator& communicator, const Log& log,
                                           PreparedRun& run);
 
-/// Computes its weights.
+/// Computes its weights. All ranks call it together; rank 0 computes.
 void compute_closed_form(const TrainOptions& options, const PreparedRun& run, const Log& log,
                          Network& network);
+
+/// Evaluates it on what the run holds back, if it does, and says what came of that.
+void validate_closed_form(Network& network, const PreparedRun& run, const Log& log,
+                          TrainResult& result);
 
 }  // namespace norn::run

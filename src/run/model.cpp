@@ -58,6 +58,10 @@ std::string Model::network() const {
   return to_json(state_->info.network);
 }
 
+std::string Model::chosen() const {
+  return state_->info.chosen;
+}
+
 const LabelTable& Model::unit_labels(std::string_view layer) const {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < state_->info.network.layers.size(); ++i) {
@@ -209,6 +213,7 @@ std::unique_ptr<Model> ModelAccess::of(HeldNetwork held, std::optional<TrainingS
   state->ranks = held.ranks;
   state->info.network = held.network->descriptor();
   state->info.unit_labels = held.network->unit_labels();
+  state->info.chosen = held.network->chosen();
   state->info.has_training_state = training.has_value();
   if (training) state->info.state = *std::move(training);
   state->held = std::make_shared<const HeldNetwork>(std::move(held));

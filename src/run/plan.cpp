@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "norn/nn/machine.h"
+#include "src/run/automatic/settings.h"
 #include "src/run/plan_parts.h"
 #include "src/run/preparation.h"
 
@@ -16,7 +17,13 @@ namespace {
 
 constexpr int kMostScaling = 4096;  // ranks that are looked at to find where more stop paying
 
+// Of the recipe "auto" the network that it begins with, and counts its budget in.
 PreparedRun prepare(TrainOptions options, Communicator& communicator) {
+  options.check();
+  if (is_automatic(options)) {
+    options.recipe = recipe_names().front();
+    options.budget.reset();
+  }
   const std::optional<RunRecord> repeated = settle(options);
   const Log log = shared_log(options.log, communicator);
   TrainingStart start = start_run(options, repeated, communicator, log);

@@ -71,6 +71,7 @@ TrainingStart start_repeated(const RunRecord& recorded, const TrainOptions& opti
     throw UsageError(
         "`repeat` makes the run again as it was, and another setting of this run changes its "
         "training; leave one of them out");
+  if (!recorded.chosen.is_null()) start.chosen = recorded.chosen.line();
   const OriginRecord& origin = recorded.origin;
   if (!origin.has_file_of_weights()) return start;
   rank_0_alone(communicator, [&] { require_origin(origin, file); });

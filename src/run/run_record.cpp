@@ -169,6 +169,7 @@ std::string run_record_json(const RunRecord& record) {
   value.set("validation_sets", list_of(record.validation_sets));
   value.set("trust_index", record.trust_index.value_or(false));
   value.set("network", JsonValue::verbatim(record.network));
+  if (!record.chosen.is_null()) value.set("chosen", record.chosen);
   value.set("plan", record.plan);
   if (!record.ops.is_null()) value.set("ops", record.ops);
   value.set("result", record.result);
@@ -201,6 +202,7 @@ RunRecord read_run_record(const fs::path& file) {
   record.validation_sets = read_sets(reader, "validation_sets");
   if (!root["network"].is_object()) reader.fail("network");
   record.network = root["network"].text();
+  record.chosen = root["chosen"];
   record.plan = root["plan"];
   record.ops = root["ops"];
   record.result = root["result"];

@@ -55,6 +55,7 @@ struct RunRecord {
   std::vector<DataSetRecord> sets;             ///< those trained on
   std::vector<DataSetRecord> validation_sets;  ///< of files of their own
   std::string network;                         ///< effective descriptor, JSON
+  JsonValue chosen;                            ///< Network::chosen(), or null
   JsonValue plan;
   JsonValue ops;     ///< what each op of a step took beside its plan; null: not measured
   JsonValue result;  ///< null until the run has ended

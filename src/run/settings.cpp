@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Settings of a run: what none can have, and how they change a descriptor.
+#include "src/run/automatic/settings.h"
+
 #include "norn/base/error.h"
 #include "norn/run/train.h"
 #include "src/base/option_faults.h"
@@ -57,9 +59,9 @@ void check_checkpoint_name(const std::filesystem::path& checkpoint_name, OptionF
 }
 
 void check_network_source(const TrainOptions& options, OptionFaults& faults) {
-  if (!options.recipe.empty() && !recipe_named(options.recipe))
+  if (!options.recipe.empty() && !recipe_named(options.recipe) && !is_automatic(options))
     faults.fail(fmt::format("`recipe` {}: there is no such recipe; choose of: {}", options.recipe,
-                            join(recipe_names())));
+                            join(run_recipe_names())));
   if (!options.recipe.empty() && !options.config.empty())
     faults.fail(fmt::format(
         "`recipe` {} makes the descriptor that `config` names: give one of the two; a descriptor "
@@ -117,6 +119,7 @@ void TrainOptions::check(OptionFaults& faults) const {
   check_settings(*this, faults);
   check_validation(validation, faults);
   check_network_source(*this, faults);
+  check_automatic(*this, faults);
   if (validation.refit && last_epoch)
     faults.fail(
         "`refit` ends after the epoch that validation chooses and `last_epoch` after one that is "

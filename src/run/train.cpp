@@ -10,6 +10,8 @@
 #include "src/engine/data/feature_weights.h"
 #include "src/nn/descriptor_json.h"
 #include "src/nn/shapes.h"
+#include "src/run/automatic/search.h"
+#include "src/run/automatic/settings.h"
 #include "src/run/closed_form.h"
 #include "src/run/model_access.h"
 #include "src/run/preparation.h"
@@ -19,6 +21,7 @@
 #include "src/run/run_folder.h"
 #include "src/run/scratch_folder.h"
 #include "src/run/training_record.h"
+#include "src/run/validation_curve.h"
 
 #include <chrono>
 #include <system_error>
@@ -78,9 +81,12 @@ class EndTold {
 
 class TrainingRun {
  public:
-  TrainingRun(TrainOptions options, const TrainObserver& observer, RunFolder& folder)
+  /// `on_trained`: the run is a part of a search, and its network is for that.
+  TrainingRun(TrainOptions options, const TrainObserver& observer, RunFolder& folder,
+              OnTrained on_trained = {})
       : options_(std::move(options)),
         observer_(observer),
+        on_trained_(std::move(on_trained)),
         folder_(folder),
         recorder_(recorder_of(options_)),
         ranks_(ranks_of(options_)),
@@ -101,8 +107,12 @@ class TrainingRun {
     std::vector<RunLock> locks;  // until all is written
     rank_0_alone(communicator_, [&] { locks = take_model_path(options_, log_); });
     folder_.open(options_.run_dir, earlier_run(), communicator_.rank(), recorder_, log_);
+    const std::optional<Choice> choice = search();
+    if (stopped_) return stopped_in_search();
     TrainingStart start = start_run(options_, repeated_, communicator_, log_);
+    if (choice) start.chosen = choice->record;
     TrainResult result = run_from(start);
+    if (choice && result.end != TrainingEnd::stopped) remove_search(options_, communicator_);
     if (result.end == TrainingEnd::stopped || !validated_) return result;
     result.model.reset();
     // The validated model stands in the model's place, and says that its run has ended.
@@ -115,16 +125,38 @@ class TrainingRun {
   }
 
  private:
+  // With the recipe "auto": what is to be trained, which the options name from here on.
+  std::optional<Choice> search() {
+    if (!is_automatic(options_) || repeated_) return {};
+    const MakePart make = [](const TrainOptions& options, const TrainObserver& observer,
+                             const OnTrained& on_trained) {
+      RunFolder nowhere;
+      return TrainingRun(options, observer, nowhere, on_trained).run();
+    };
+    std::optional<Choice> choice = choose_recipe(options_, observer_, communicator_, log_, make);
+    stopped_ = !choice;
+    if (choice) take_choice(*choice, options_);
+    return choice;
+  }
+
+  TrainResult stopped_in_search() const {
+    log_.warning("stopped while candidates are compared: there is no model yet; `resume` goes on");
+    TrainResult result;
+    result.end = TrainingEnd::stopped;
+    result.speed = "a part of the search";
+    return result;
+  }
+
   // Opens the data and trains.
   TrainResult run_from(TrainingStart& start) {
     PreparedRun run;
-    if (has_closed_form(start)) require_closed_form(options_, start, communicator_, log_);
+    if (has_closed_form(start)) require_closed_form(options_, start, log_);
     run.data = bind_data(start, options_, log_);
     read_record(start, *run.data);
-    if (has_closed_form(start)) return compute(start, run);
-    take_sets(start, *run.data);
+    if (!has_closed_form(start)) take_sets(start, *run.data);
     run.validation = open_validation(options_, start.network, *run.data, log_);
     read_validation_record(run.validation);
+    if (has_closed_form(start)) return compute(start, run);
     make_run_graph(start, options_, communicator_, log_, run);
     plan_on_device(options_, communicator_, run);
     require_memory(run.memory, run.settings, run.available_bytes);
@@ -133,6 +165,7 @@ class TrainingRun {
     auto network = std::make_unique<Network>(std::move(run.graph), run.data->shapes(), *run.context,
                                              start.network.training.batch, Pass::training);
     network->set_unit_labels(run.data->unit_labels());
+    network->set_chosen(start.chosen);
     load(start, *run.data, *network);
     if (recorder_.on_ops) network->measure_ops();
     if (!start.is_refit()) remove_earlier();
@@ -158,6 +191,7 @@ class TrainingRun {
   TrainResult compute(TrainingStart& start, PreparedRun& run) {
     auto network = make_closed_form(start, options_, communicator_, log_, run);
     network->set_unit_labels(run.data->unit_labels());
+    network->set_chosen(start.chosen);
     weights_ = matrix_of(network->graph(), 0).size();
     remove_earlier();
     begin_record(*network, *run.data, start, run.runtime->description());
@@ -168,6 +202,11 @@ class TrainingRun {
     result.speed =
         fmt::format("{} examples in {}", with_thousands(run.data->examples()),
                     human_seconds(std::chrono::duration<double>(Clock::now() - began).count()));
+    if (on_trained_) {
+      on_trained_(*network, run.validation.view());
+      return result;
+    }
+    validate_closed_form(*network, run, log_, result);
     if (!options_.model.empty()) save_model(options_.model, *network, std::nullopt);
     finish("completed", 0, result);
     ModelOptions options;
@@ -256,6 +295,7 @@ class TrainingRun {
     record_.trust_index = options_.trust_index;
     record_.versions = recorder_.versions;
     record_.network = to_json(network.descriptor());
+    if (!start.chosen.empty()) record_.chosen = parse_json(start.chosen, "record");
     if (!repeated_) return;
     for (const std::string& difference : differences(*repeated_, record_))
       log_.warning(
@@ -329,7 +369,7 @@ class TrainingRun {
     begin_record(network, data, start, verification.device);
     folder_.begin(record_, state_);
     has_checkpoint_ = start.resumed;
-    TrainingObserver noting;
+    TrainingObserver noting = curve_.observer();
     noting.on_checkpoint = [this](const CheckpointReport&) { has_checkpoint_ = true; };
     const Clock::time_point began = Clock::now();
     {
@@ -352,6 +392,8 @@ class TrainingRun {
         with_thousands((long long)(seconds > 0.0 ? double(trained) / seconds : 0.0)));
     if (result.end == TrainingEnd::stopped)
       folder_.end("stopped", state_.epoch, {}, {});
+    else if (on_trained_)
+      on_trained_(network, validation);
     else
       save(network, result, last, validation.data->data != nullptr);
     return result;
@@ -364,7 +406,7 @@ class TrainingRun {
       remove_best_model();
     }
     const TrainingDescriptor& training = network.descriptor().training;
-    if (validated) tell_best(result.end, state_, training.validation);
+    if (validated) curve_.tell(log_, result.end, state_, training, !options_.recipe.empty());
     if (training.refits_later()) {
       validated_ = network.descriptor();
       best_epoch_ = state_.search.best_epoch;
@@ -384,30 +426,18 @@ class TrainingRun {
                   : fmt::format("{}; model {}", result.speed, options_.model.string()));
   }
 
-  void tell_best(TrainingEnd end, const TrainingState& state, const ValidationDescriptor& asked) {
-    const SearchState& search = state.search;
-    if (search.best_epoch == 0) return;
-    if (end == TrainingEnd::early_stopped)
-      log_.info(fmt::format("stopped early: {} without a better {}",
-                            counted(search.ended_since_best, "validation"), state.watched));
-    const bool kept = !asked.early_stop.empty() || !asked.keep_best.empty();
-    log_.info(fmt::format("best {} {:.6g} after epoch {}; the model is {}", state.watched,
-                          search.best, search.best_epoch,
-                          kept ? "of that epoch"
-                          : search.best_epoch == state.epoch
-                              ? "of that epoch, the last"
-                              : "of the last epoch: `keep_best` would keep the best"));
-  }
-
   TrainOptions options_;
   const TrainObserver& observer_;
+  OnTrained on_trained_;  // or none
   RunFolder& folder_;
   const Recorder& recorder_;
   std::shared_ptr<Communicator> ranks_;
   Communicator& communicator_;
   Log log_;  // rank 0's, for all
   Index weights_ = 0;
-  TrainingState state_;                         // where the run stands
+  TrainingState state_;  // where the run stands
+  ValidationCurve curve_;
+  bool stopped_ = false;                        // while it searched
   bool has_checkpoint_ = false;                 // that the run could be resumed from
   std::optional<NetworkDescriptor> validated_;  // of a run that chose the length of the next
   std::int64_t best_epoch_ = 0;

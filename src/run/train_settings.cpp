@@ -7,10 +7,7 @@
 #include "src/base/text.h"
 #include "src/nn/rate_kind_names.h"
 
-#include <algorithm>
 #include <cctype>
-#include <cmath>
-#include <iterator>
 #include <type_traits>
 #include <utility>
 
@@ -23,10 +20,6 @@ namespace {
 const std::vector<std::string>& rate_schedules() {
   static const std::vector<std::string> words = rate_kind_words();
   return words;
-}
-
-const std::string& name_of(RateKind kind) {
-  return rate_schedules()[std::size_t(kind)];
 }
 
 template <typename T>
@@ -286,6 +279,16 @@ TrainSettings rate_settings() {
            "hold every element of a gradient between -X and X; 0: as it is")}};
 }
 
+TrainSettings automatic_settings() {
+  return {"Recipe auto (docs/user/recipes.md)",
+          {with_default(
+              "6", own(
+                       "budget", "X", [](auto& o) -> auto& { return o.budget; }, at_least(1),
+                       "what `recipe` auto may spend on its search and on training what it chose "
+                       "together: so many trainings of the recipe sigmoid, counted in "
+                       "multiplications, not in seconds"))}};
+}
+
 TrainSetting keep_best_setting() {
   TrainSetting setting = own(
       "keep_best", "METRIC", [](auto& o) -> auto& { return o.validation.keep_best; }, {},
@@ -429,21 +432,12 @@ TrainSettings checkpoint_settings() {
   return group;
 }
 
-// Whether a number has been given.
-bool is_set(const SettingMember& where) {
-  return std::visit(
-      [](const auto* member) {
-        if constexpr (requires { member->has_value(); }) return member->has_value();
-        return false;
-      },
-      where);
-}
-
 }  // namespace
 
 const std::vector<TrainSettings>& train_settings() {
-  static const std::vector<TrainSettings> all = {training_settings(), rate_settings(),
-                                                 validation_settings(), checkpoint_settings()};
+  static const std::vector<TrainSettings> all = {training_settings(), automatic_settings(),
+                                                 rate_settings(), validation_settings(),
+                                                 checkpoint_settings()};
   return all;
 }
 
@@ -452,20 +446,6 @@ const TrainSetting* setting_of_key(const std::string& key) {
     for (const TrainSetting& setting : group.settings)
       if (!key.empty() && setting.key == key) return &setting;
   return nullptr;
-}
-
-void apply_settings(TrainOptions options, TrainingDescriptor& training, const Log& notes) {
-  for (const TrainSettings& group : train_settings())
-    for (const TrainSetting& setting : group.settings)
-      if (setting.apply) setting.apply(options, training, notes);
-  for (const TrainSettings& group : train_settings())
-    for (const TrainSetting& setting : group.settings)
-      if (!setting.schedules.empty() && is_set(setting.member(options)) &&
-          std::ranges::count(setting.schedules, training.schedule.kind) == 0)
-        notes.warning(
-            fmt::format("`{}` has no effect with the rate schedule {}; `rate_schedule` "
-                        "chooses another",
-                        setting.name, name_of(training.schedule.kind)));
 }
 
 }  // namespace norn::run

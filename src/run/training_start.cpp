@@ -48,24 +48,6 @@ std::optional<fs::path> newest_checkpoint(const TrainOptions& options, const Log
   return model.step >= state_of(*by_name).step ? by_model : by_name;
 }
 
-// Rank 0 looks for the newest checkpoint that is whole, for all: on another host a file system
-// may not show the same files yet, and it is read but once. Empty: there is none.
-std::string choose_checkpoint(const TrainOptions& options, Communicator& communicator,
-                              const Log& log) {
-  std::string chosen;
-  rank_0_alone(communicator, [&] {
-    if (const auto found = newest_checkpoint(options, log))
-      chosen = found->string();
-    else if (has_checkpoints(options.model) || has_checkpoints(options.checkpoint_base()) ||
-             has_checkpoints(options.refit_base()))
-      throw DataError(
-          fmt::format("{}: neither the model nor a checkpoint of it is whole and can be resumed "
-                      "from; restore one of them, or start anew with `force` instead of `resume`",
-                      options.model.string()));
-  });
-  return text_of_rank_0(communicator, chosen);
-}
-
 bool same_schedule(const RateSchedule& a, const RateSchedule& b) {
   const auto all = [](const RateSchedule& s) {
     return std::tie(s.kind, s.warm_up, s.interval, s.multiplier, s.patience, s.minimum);
@@ -86,6 +68,7 @@ void leave_data(TrainingStart& start) {
   state.watched.clear();
   state.search = {};
   state.sets.clear();
+  start.chosen.clear();
 }
 
 // From a file that has been verified.
@@ -139,6 +122,7 @@ TrainingStart resume_from(const fs::path& path, const TrainOptions& options,
   start.network = start.info->network;
   start.state = start.info->state;
   start.resumed = true;
+  start.chosen = start.info->chosen;
   if (options.other_data) leave_data(start);
   if (options.same_run) require_same_run(start, options, communicator);
   const TrainingDescriptor before = start.network.training;
@@ -186,6 +170,22 @@ TrainingStart resume_from(const fs::path& path, const TrainOptions& options,
 }
 
 }  // namespace
+
+std::string choose_checkpoint(const TrainOptions& options, Communicator& communicator,
+                              const Log& log) {
+  std::string chosen;
+  rank_0_alone(communicator, [&] {
+    if (const auto found = newest_checkpoint(options, log))
+      chosen = found->string();
+    else if (has_checkpoints(options.model) || has_checkpoints(options.checkpoint_base()) ||
+             has_checkpoints(options.refit_base()))
+      throw DataError(
+          fmt::format("{}: neither the model nor a checkpoint of it is whole and can be resumed "
+                      "from; restore one of them, or start anew with `force` instead of `resume`",
+                      options.model.string()));
+  });
+  return text_of_rank_0(communicator, chosen);
+}
 
 bool begins_as_netcdf(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -277,8 +277,12 @@ NetworkDescriptor read_descriptor(const TrainOptions& options, const std::string
     network = read_network_json(options.config, note, &data);
     check_network(network, options.config.string());
   } else {
-    network =
-        make_recipe(recipe_named(options.recipe).value(), facts_of(kAutoDataset), data.wishes);
+    const std::optional<RecipeKind> recipe = recipe_named(options.recipe);
+    if (!recipe)
+      throw UsageError(
+          "`recipe` auto trains several networks to choose one, so that there is no descriptor "
+          "before; it begins with `recipe` sigmoid, and run.json and the model hold what it chose");
+    network = make_recipe(*recipe, facts_of(kAutoDataset), data.wishes);
     tell_recipe(options, network, log);
   }
   name_data_sets(network, sources);

@@ -27,6 +27,7 @@ struct TrainingStart {
   std::optional<ModelInfo> info;                 ///< of that file
   TrainingState state;                           ///< all zero unless resumed
   bool resumed = false;
+  std::string chosen;  ///< how a search chose the network: Network::chosen()
 
   /// Trains on everything, for as long as validation has chosen.
   bool is_refit() const { return run::is_refit(network.training); }
@@ -42,6 +43,13 @@ std::vector<RunLock> take_model_path(const TrainOptions& options, const Log& log
 
 /// Whether the options name a network: `config`, `recipe` or `network`.
 bool names_network(const TrainOptions& options);
+
+/// The newest checkpoint of `model` that is whole, or the model where it is newer, which `resume`
+/// "auto" goes on from; empty: there is none. Rank 0 looks for it, for all: on another host a file
+/// system may not show the same files yet, and it is read but once. Throws DataError where there
+/// are some and none is whole.
+std::string choose_checkpoint(const TrainOptions& options, Communicator& communicator,
+                              const Log& log);
 
 /// What the options say of a network's training and of its order of examples.
 void put_settings(const TrainOptions& options, NetworkDescriptor& network, const Log& log);

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """norn.Ease and `--recipe ease`: the closed form of EASE, against NumPy in float64."""
 import json
+import logging
 import re
 import shutil
 import subprocess
@@ -120,8 +121,8 @@ def test_what_is_no_ease_is_refused(draw, tmp_path):
         model.fit(matrix, weights=np.full(30, 2.0))
     assert str(told.value) == ('data set "data_input": its examples have weights, and EASE counts every example once; leave the '
                                "weights out, or use `recipe` sigmoid")
-    with pytest.raises(norn.UsageError, match="`validation_split` does not go with EASE"):
-        model.fit(matrix, validation=0.2)
+    with pytest.raises(norn.UsageError, match="`early_stop` does not go with EASE, which has no epochs to choose of; leave it out"):
+        norn.Recommender(recipe="ease", early_stop="ndcg@10", device="cpu").fit(matrix, validation=0.2)
     with pytest.raises(norn.UsageError, match="there is nothing to go on with; call `fit` with all data"):
         model.partial_fit(matrix)
     spoilt = matrix.copy()
@@ -147,8 +148,8 @@ def test_messages_of_the_trainer_say_the_next_step(draw, programs, tmp_path):
     ease = (*base, "--recipe", "ease", "-n", tmp_path / "model.nc")
     assert "--lambda 0 is out of range: of EASE it must be above 0; leave it out, and it follows from the data" in refused(
         (*ease, "--lambda", "0"))
-    assert ("--validation-split does not go with EASE, which has no epochs to choose of: hold a part out when data are imported, and "
-            "evaluate it; leave it out") in refused((*ease, "--validation-split", "0.2"))
+    assert "--keep-best does not go with EASE, which has no epochs to choose of; leave it out" in refused(
+        (*ease, "--validation-split", "0.2", "--keep-best"))
     assert ("a plan is of steps, and EASE makes none: without it the run says what it takes before it computes anything") in refused(
         (*ease, "--plan"))
     run(*ease)
@@ -176,13 +177,30 @@ def test_an_inverse_that_float64_does_not_have_is_refused(programs, tmp_path):
 
 
 @pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun")
-def test_several_ranks_are_refused(draw, programs, tmp_path):
+def test_several_ranks_have_the_bits_of_one_process(draw, programs, tmp_path):
     norn.Dataset(drawn(draw, valued=False), name="films").to_netcdf(tmp_path / "films.nc")
-    done = subprocess.run(["mpirun", "-n", "2", "--allow-run-as-root", "--oversubscribe", programs / "trainer", "--recipe", "ease", "-i",
-                           tmp_path / "films.nc", "-n", tmp_path / "model.nc", "--device", "cpu"], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert ("EASE is computed by one process, and this run has 2 ranks; start it without mpirun: --threads are its parallelism"
-            in done.stderr)
+    command = (programs / "trainer", "--recipe", "ease", "-i", tmp_path / "films.nc", "--device", "cpu", "-n")
+    run(*command, tmp_path / "one.nc")
+    for ranks in (2, 3):
+        run("mpirun", "-n", str(ranks), "--allow-run-as-root", "--oversubscribe", *command, tmp_path / f"{ranks}.nc")
+        assert (tmp_path / f"{ranks}.nc").read_bytes() == (tmp_path / "one.nc").read_bytes()
+
+
+def test_it_is_validated_as_any_other(draw, caplog):
+    """On data of their own, and on entries that are held back: these are not learned."""
+    matrix = drawn(draw, users=60, items=40, valued=False)
+    held = drawn(draw, users=60, items=40, valued=False)
+    model = norn.Ease(regularization=2, device="cpu")
+    with caplog.at_level(logging.INFO, "norn"):
+        model.fit(matrix, validation=(matrix, held))
+    found = model.evaluate((matrix, held), k=20)
+    assert f"at 20: recall {found['recall@20']:.4f}" in caplog.text
+    whole = parameter(model).tobytes()
+    caplog.clear()
+    part = norn.Recommender(recipe="ease", lambda_=2, validation_by="entry", validation_split=0.4, device="cpu")
+    with caplog.at_level(logging.INFO, "norn"):
+        part.fit(matrix)
+    assert "held out, " in caplog.text and parameter(part).tobytes() != whole
 
 
 def test_the_trainer_makes_the_same_bits_and_says_what_it_did(draw, programs, tmp_path):

@@ -376,7 +376,7 @@ TEST_F(Door, NamesTheSettingsOfTheProgram) {
   EXPECT_EQ(message([](TrainOptions& o) { o.network = "{}"; }),
             "`network` is a descriptor as `config` and `recipe` name one: give one of them");
   EXPECT_EQ(message([](TrainOptions& o) { o.recipe = "sigmoidal"; }),
-            "`recipe` sigmoidal: there is no such recipe; choose of: sigmoid, softmax, ease");
+            "`recipe` sigmoidal: there is no such recipe; choose of: sigmoid, softmax, ease, auto");
   EXPECT_THAT(message([](TrainOptions& o) { o.optimizer = "Magic"; }),
               HasSubstr("`optimizer` Magic: there is no such choice; choose of: "));
   EXPECT_EQ(message([](TrainOptions& o) { o.batch = 1000; }),

@@ -116,4 +116,15 @@ std::string step_text(const PlanSettings& settings, const WorkPlan& work, const 
              time.dense_flops * 1e-12, time.bytes * 1e-12);
 }
 
+std::string search_text(const PlanSettings& settings, const TrainingDescriptor& training,
+                        const StepPlan& step, double budget) {
+  const Index examples = settings.sets.front().examples;
+  const Index steps = training.epochs * ((examples + training.batch - 1) / training.batch);
+  const double seconds = double(steps) * step.seconds();
+  return fmt::format(
+      "\nrecipe auto: begins with this network; budget {:g}, at most about {} in all, of {} for a "
+      "training of {} steps\n",
+      budget, human_seconds(budget * seconds), human_seconds(seconds), with_thousands(steps));
+}
+
 }  // namespace norn::tools

@@ -19,6 +19,9 @@ std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings,
 std::string step_text(const PlanSettings& settings, const WorkPlan& work,
                       const MachineDescription& measured, double seconds);
 std::string step_text(const PlanSettings& settings, const WorkPlan& work, const StepTime& time);
+/// What the recipe "auto" may take of a budget in trainings, each of which makes such steps.
+std::string search_text(const PlanSettings& settings, const TrainingDescriptor& training,
+                        const StepPlan& step, double budget);
 
 /// Layers, memory, the step, and steps on 1, 2, 4 ... ranks of a machine. `tensors`: as of
 /// program_text().

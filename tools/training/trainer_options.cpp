@@ -34,9 +34,10 @@ void add_data_options(TrainerOptions& options, CommandLine& line) {
   config.required = true;
   config.may_differ = false;
   Option& recipe = line.choice(
-      "--recipe", "", recipe_names(), options.recipe,
-      "instead of --config: a network whose size, rate, length and the rest follow from the data "
-      "(docs/user/recipes.md)");
+      "--recipe", "", run_recipe_names(), options.recipe,
+      "instead of --config: a network whose size, rate, length and the rest follow from the data; "
+      "auto: a few of them are measured on held-back entries, and the best is trained on "
+      "everything (docs/user/recipes.md)");
   recipe.spares = "--config";
   recipe.may_differ = false;
   Option& print = line.toggle("--print-recipe", "", options.print_recipe,

@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "norn/run/train.h"
+#include "src/run/automatic/settings.h"
 #include "src/run/plan_parts.h"
 #include "src/run/preparation.h"
 #include "src/run/ranks.h"
@@ -163,6 +164,9 @@ class TrainerRun {
     }
     if (settings.ranks > 1) print_results(fmt::format("ranks: {}\n", links.name));
     print_results(fmt::format("\n{}", program_text(step, shown_tensors(plan.graph, settings))));
+    if (run::is_automatic(options_))
+      print_results(search_text(settings, plan.graph.network.training, step,
+                                options_.budget.value_or(run::kSearchBudget)));
   }
 
   // How the ranks of this run exchange data; nothing for one. All of them ask together.

@@ -63,6 +63,8 @@ class Model {
 
   /// Its descriptor as JSON, with the settings that it was trained with.
   std::string network() const;
+  /// How the recipe "auto" chose its settings, JSON (docs/user/recipes.md); empty: it did not.
+  std::string chosen() const;
   /// The labels of a layer's units, where they are known. Throws UsageError for a name that no
   /// layer has.
   const LabelTable& unit_labels(std::string_view layer) const;

@@ -66,8 +66,12 @@ struct Recorder;
 struct TrainOptions {
   // The network: one of the three.
   std::filesystem::path config;  ///< descriptor (JSON), or a model to go on from
-  std::string recipe;            ///< name of a recipe
+  std::string recipe;            ///< name of a recipe; "auto": measurements choose one
   std::string network;           ///< the text of a descriptor
+
+  /// Of `recipe` "auto": what its search and the training of what it chose may cost together, in
+  /// trainings of the recipe "sigmoid"; 6 where it is not set.
+  std::optional<double> budget;
 
   // The data: files, sets in memory, or both.
   std::vector<std::filesystem::path> inputs;

@@ -58,6 +58,7 @@ struct TrainingState {
 struct ModelInfo {
   NetworkDescriptor network;            ///< sizes filled in, effective training settings
   std::vector<LabelTable> unit_labels;  ///< by layer, where they are known
+  std::string chosen;                   ///< Network::chosen()
   int format = 0;                       ///< 0: written by DSSTNE
   bool has_training_state = false;
   TrainingState state;

@@ -244,6 +244,7 @@ ModelInfo read_model_info(const TensorFileReader& file) {
                                 file.path().string(), error.what()));
   }
   info.unit_labels = read_unit_labels(file, info.network);
+  info.chosen = file.text_or("norn_chosen", "");
   info.has_training_state = file.has_attribute("norn_step");
   if (info.has_training_state) read_state(file, info.state);
   return info;

@@ -152,6 +152,7 @@ class ModelWriter {
     file.attribute("norn_format", std::int32_t(1));
     file.attribute("norn_descriptor", to_json(network_.descriptor()));
     define_unit_labels(file, network_.unit_labels());
+    if (!network_.chosen().empty()) file.attribute("norn_chosen", network_.chosen());
     if (!state_) return;
     file.attribute("norn_step", state_->step);
     file.attribute("norn_epoch", state_->epoch);

@@ -127,6 +127,12 @@ void Network::set_unit_labels(std::vector<LabelTable> labels) {
 const std::vector<LabelTable>& Network::unit_labels() const {
   return parts_->unit_labels;
 }
+void Network::set_chosen(std::string record) {
+  parts_->chosen = std::move(record);
+}
+const std::string& Network::chosen() const {
+  return parts_->chosen;
+}
 Index Network::working_bytes() const {
   return parts_->state.bytes(parts_->facts, Purpose::working);
 }

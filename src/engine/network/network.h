@@ -156,6 +156,9 @@ class Network {
   /// By layer, the labels of its units, for model files; unknown unless they are set.
   void set_unit_labels(std::vector<LabelTable> labels);
   const std::vector<LabelTable>& unit_labels() const;
+  /// How a search chose the network's settings, JSON, for model files; empty: none did.
+  void set_chosen(std::string record);
+  const std::string& chosen() const;
   /// Of activations, deltas and whatever else a step needs beside weights and their state.
   Index working_bytes() const;
 

@@ -26,6 +26,7 @@ struct Network::Parts {
   const step::Program training;
   const step::Program to_activations;
   std::vector<LabelTable> unit_labels;  // by layer, or empty
+  std::string chosen;                   // JSON, or empty
   Buffer<float> host_values;            // of outputs() and activations()
   std::vector<std::byte*> places;
   std::size_t next_place = 0;

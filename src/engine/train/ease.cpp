@@ -173,9 +173,8 @@ void EaseData::gram(Executor& executor, double lambda, MatrixView<double> gram) 
   });
 }
 
-void compute_ease(Dataset& input, Dataset& target, double lambda, Executor& executor,
-                  Network& network) {
-  const Index items = network.descriptor().layers.front().units();
+Matrix<double> ease_inverse(Dataset& input, Dataset& target, Index items, double lambda,
+                            Executor& executor) {
   Matrix<double> matrix(items, items);
   const MatrixView<double> p = matrix.view();
   EaseData(input, target, items).gram(executor, lambda, p);
@@ -184,8 +183,13 @@ void compute_ease(Dataset& input, Dataset& target, double lambda, Executor& exec
         "`lambda` {:g} is too small for these data: their Gram matrix has no inverse in float64; "
         "give a larger one, or leave it out, and it follows from the data",
         lambda));
-  std::vector<double> scale(std::size_t(items), 0.0);
-  for (Index j = 0; j < items; ++j) scale[std::size_t(j)] = -1.0 / p(j, j);
+  return matrix;
+}
+
+void set_ease_weights(const Matrix<double>& inverse, Executor& executor, Network& network) {
+  const auto p = inverse.view();
+  std::vector<double> scale(std::size_t(p.rows), 0.0);
+  for (Index j = 0; j < p.rows; ++j) scale[std::size_t(j)] = -1.0 / p(j, j);
   scatter_rows(network, 0, 0, [&](Index first, MatrixView<float> rows) {
     executor.for_ranges(rows.rows, kRows, [&](Index begin, Index end, int) {
       for (Index r = begin; r < end; ++r) {

@@ -44,9 +44,13 @@ class EaseData {
   std::vector<float> value_, by_item_;  // empty where all are 1
 };
 
-/// Computes the weights of a network that require_ease() takes, whose matrix is zero. Throws
-/// UsageError where lambda is too small for the inverse in float64.
-void compute_ease(Dataset& input, Dataset& target, double lambda, Executor& executor,
-                  Network& network);
+/// P [items x items]. Throws UsageError where lambda is too small for the
+/// inverse in float64, and what EaseData throws.
+Matrix<double> ease_inverse(Dataset& input, Dataset& target, Index items, double lambda,
+                            Executor& executor);
+
+/// The weights of a network that require_ease() takes, whose matrix is zero, from P, which rank 0
+/// has. All ranks call it together.
+void set_ease_weights(const Matrix<double>& inverse, Executor& executor, Network& network);
 
 }  // namespace norn

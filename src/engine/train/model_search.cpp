@@ -11,49 +11,12 @@
 #include <fmt/format.h>
 
 namespace norn {
-namespace {
-
-// What a validation counts, and what decides which model is the best.
-struct Criterion {
-  std::vector<Index> ks;  // none: targets that are dense have no ranking
-  WatchedMetric watched;
-};
-
-Criterion criterion_of(const NetworkDescriptor& network, const Validation& validation) {
-  const ValidationDescriptor& asked = network.training.validation;
-  const LayerDescriptor& layer = network.layers[std::size_t(validation.output_layer)];
-  Criterion criterion;
-  bool ranks = false;
-  for (const Dataset* set : validation.data->data->sets())
-    if (set->info().name == layer.dataset) ranks = set->info().gives_sparse_batches();
-  if (ranks) criterion.ks = parse_metrics_at(asked.metrics_at);
-  const std::string& wish = asked.early_stop.empty() ? asked.keep_best : asked.early_stop;
-  if (!asked.early_stop.empty() && !asked.keep_best.empty() &&
-      parse_watched_metric(asked.early_stop).name != parse_watched_metric(asked.keep_best).name)
-    throw UsageError(fmt::format(
-        "the run is to stop early by \"{}\" but to keep the best model by \"{}\"; name one metric",
-        asked.early_stop, asked.keep_best));
-  const std::string standard = ranks ? fmt::format("ndcg@{}", criterion.ks.front()) : "loss";
-  criterion.watched = parse_watched_metric(wish.empty() ? standard : wish);
-  if (criterion.watched.is_loss()) return criterion;
-  if (!ranks)
-    throw UsageError(
-        fmt::format("layer \"{}\": its targets are dense, so there is no \"{}\" to watch; watch "
-                    "the loss",
-                    layer.name, criterion.watched.name));
-  if (std::ranges::find(criterion.ks, criterion.watched.k) == criterion.ks.end())
-    criterion.ks.push_back(criterion.watched.k);
-  return criterion;
-}
-
-}  // namespace
-
 ValidationPlan plan_validation(const NetworkDescriptor& network, const Validation& validation) {
   ValidationPlan plan;
   if (!validation.data || !validation.data->data) return plan;
   for (const Dataset* set : validation.data->data->sets()) plan.sets.push_back(set->info());
   for (const auto& set : validation.data->seen) plan.seen.push_back(set->info());
-  for (const Index k : criterion_of(network, validation).ks)
+  for (const Index k : validation_criterion(network, validation).ks)
     plan.longest_list =
         std::max(plan.longest_list,
                  std::min(k, network.layers[std::size_t(validation.output_layer)].units()));
@@ -73,23 +36,21 @@ ModelSearch::ModelSearch(Network& network, const Validation& validation,
   const ValidationDescriptor& asked = training_.validation;
   keeps_best_ = !asked.early_stop.empty() || !asked.keep_best.empty();
   require(!keeps_best_ || !model_.empty(), "train: the best model needs a path to be kept at");
-  Criterion criterion = criterion_of(network.descriptor(), validation);
-  ks_ = std::move(criterion.ks);
-  watched_ = std::move(criterion.watched);
+  criterion_ = validation_criterion(network.descriptor(), validation);
   continue_search();
   if (keeps_best_) secure_best();
 }
 
 void ModelSearch::continue_search() {
   SearchState& search = state_.search;
-  if (!state_.watched.empty() && state_.watched != watched_.name) {
+  if (!state_.watched.empty() && state_.watched != criterion_.watched.name) {
     network_.context().log.warning(
         fmt::format("the run went by {} and goes by {} from here on: the search for its best model "
                     "begins anew",
-                    state_.watched, watched_.name));
+                    state_.watched, criterion_.watched.name));
     search = SearchState{};
   }
-  state_.watched = watched_.name;
+  state_.watched = criterion_.watched.name;
   if (search.ended_epoch == 0) return;
   const ValidationDescriptor& asked = training_.validation;
   // A run that keeps the last model goes on from the best one of a run that has ended.
@@ -150,36 +111,20 @@ bool ModelSearch::is_exhausted() const {
          state_.epoch >= earliest_stop(training_);
 }
 
-EvaluationSettings ModelSearch::settings(const std::function<void()>& poll) const {
-  EvaluationSettings settings;
-  settings.output_layer = validation_.output_layer;
-  settings.ks = ks_;
-  settings.unseen_only = validation_.data->unseen_only;
-  settings.with_cost = true;
-  for (const auto& set : validation_.data->seen) settings.also_seen.push_back(set.get());
-  settings.on_batch = [&](Index) { poll(); };
-  return settings;
-}
-
 ValidationReport ModelSearch::validate(const std::function<void()>& poll) {
-  const Evaluation evaluation = evaluate(network_, *validation_.data->data, settings(poll));
-  if (evaluation.hidden > 0 && !warned_)
-    network_.context().log.warning(fmt::format(
-        "{} units of the validation's targets are in its inputs, too, so nothing can find them; "
-        "the targets should be the held-out part alone",
-        evaluation.hidden));
+  EvaluationSettings settings = evaluation_settings(validation_, criterion_);
+  settings.with_cost = true;
+  settings.on_batch = [&](Index) { poll(); };
+  const Evaluation evaluation = evaluate(network_, *validation_.data->data, settings);
+  if (!warned_) warn_of_hidden(evaluation, network_.context().log);
   warned_ = true;
   SearchState& search = state_.search;
-  ValidationReport report;
+  ValidationReport report = validation_report(evaluation, validation_, criterion_);
   report.epoch = state_.epoch;
   report.step = state_.step;
-  report.cost = evaluation.cost;
-  report.metrics = evaluation.metrics;
-  report.examples = ks_.empty() ? validation_.data->data->examples() : evaluation.examples;
-  report.watched = watched_.name;
-  report.value = watched_.value_of(report.metrics, report.cost);
-  report.best = search.best_epoch == 0 ||
-                watched_.is_better(report.value, search.best, training_.validation.min_delta);
+  report.best =
+      search.best_epoch == 0 ||
+      criterion_.watched.is_better(report.value, search.best, training_.validation.min_delta);
   search.validated_epoch = state_.epoch;
   search.since_best = report.best ? 0 : search.since_best + 1;
   report.since_best = search.since_best;

@@ -5,7 +5,7 @@
 #include "src/engine/predict/evaluator.h"
 #include "src/engine/train/best_model.h"
 #include "src/engine/train/trainer.h"
-#include "src/engine/train/watched_metric.h"
+#include "src/engine/train/validating.h"
 
 #include <optional>
 
@@ -44,7 +44,6 @@ class ModelSearch {
   void secure_best();
   std::string fault_of_best() const;
   DataError no_best(const std::string& fault) const;
-  EvaluationSettings settings(const std::function<void()>& poll) const;
   void restore();
 
   Network& network_;
@@ -52,8 +51,7 @@ class ModelSearch {
   std::filesystem::path model_;
   TrainingState& state_;
   const TrainingDescriptor& training_;
-  std::vector<Index> ks_;
-  WatchedMetric watched_;
+  ValidationCriterion criterion_;
   bool keeps_best_ = false;
   BestModel best_;
   bool warned_ = false;

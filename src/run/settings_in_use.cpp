@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Values that no run can have, by the table of settings.
+// Checking the settings of a run by their table, and putting them into its descriptor.
 #include "src/base/option_faults.h"
 #include "src/base/text.h"
+#include "src/nn/rate_kind_names.h"
 #include "src/run/train_settings.h"
 
 #include <algorithm>
@@ -55,6 +56,16 @@ void check_setting(const TrainSetting& setting, const SettingMember& where, Opti
       where);
 }
 
+// Whether a number has been given.
+bool is_set(const SettingMember& where) {
+  return std::visit(
+      [](const auto* member) {
+        if constexpr (requires { member->has_value(); }) return member->has_value();
+        return false;
+      },
+      where);
+}
+
 }  // namespace
 
 void check_settings(TrainOptions options, OptionFaults& faults) {
@@ -65,6 +76,20 @@ void check_settings(TrainOptions options, OptionFaults& faults) {
   for (const TrainSettings& group : train_settings())
     for (const TrainSetting& setting : group.settings)
       check_setting(setting, setting.member(options), faults);
+}
+
+void apply_settings(TrainOptions options, TrainingDescriptor& training, const Log& notes) {
+  for (const TrainSettings& group : train_settings())
+    for (const TrainSetting& setting : group.settings)
+      if (setting.apply) setting.apply(options, training, notes);
+  for (const TrainSettings& group : train_settings())
+    for (const TrainSetting& setting : group.settings)
+      if (!setting.schedules.empty() && is_set(setting.member(options)) &&
+          std::ranges::count(setting.schedules, training.schedule.kind) == 0)
+        notes.warning(
+            fmt::format("`{}` has no effect with the rate schedule {}; `rate_schedule` "
+                        "chooses another",
+                        setting.name, rate_kind_words()[std::size_t(training.schedule.kind)]));
 }
 
 }  // namespace norn::run

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "src/engine/data/data_binding.h"
+
+/// What a search has to know of the contents of its data. Nobody else may be reading them.
+namespace norn::run {
+
+/// Whether EASE can be computed: few enough items, targets that are what the inputs have, and no
+/// weights of examples. Reads all examples.
+bool are_for_ease(Dataset& input, Dataset& target);
+
+/// Whether what is to be found of any example is hidden from training. `trained`, `all`: the
+/// targets without and with it. Reads up to the first such example.
+bool hides_entries(Dataset& trained, Dataset& all);
+
+}  // namespace norn::run

@@ -1,0 +1,348 @@
+// SPDX-License-Identifier: Apache-2.0
+// The search of the recipe "auto": candidates are trained and measured one after the other.
+#include "src/run/automatic/search.h"
+
+#include "norn/base/error.h"
+#include "src/base/atomic_file.h"
+#include "src/base/files.h"
+#include "src/base/text.h"
+#include "src/engine/data/data_names.h"
+#include "src/engine/train/validating.h"
+#include "src/nn/descriptor_json.h"
+#include "src/run/automatic/conclusion.h"
+#include "src/run/automatic/data_facts.h"
+#include "src/run/automatic/prediction.h"
+#include "src/run/automatic/settings.h"
+#include "src/run/model_session.h"
+#include "src/run/preparation.h"
+#include "src/run/ranks.h"
+#include "src/run/resumed_run.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace norn::run {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMostCandidates = 32;
+constexpr std::size_t kLargestJournal = std::size_t(1) << 32;
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+
+class Search {
+ public:
+  Search(const TrainOptions& options, const TrainObserver& observer, Communicator& communicator,
+         const Log& log, const MakePart& make)
+      : options_(options),
+        observer_(observer),
+        communicator_(communicator),
+        log_(log),
+        make_(make),
+        metric_(search_metric(options)),
+        facts_(facts_of(options)),
+        sources_(data_sources(options, "`recipe` auto")) {
+    story_.metric = metric_.name;
+    story_.budget = options.budget.value_or(kSearchBudget);
+    story_.held_back = options.validation.has_data()                        ? "the validation data"
+                       : equal_ignoring_case(options.validation.by, "user") ? "held-back examples"
+                                                                            : "held-back entries";
+  }
+
+  std::optional<Choice> run() {
+    facts_.data = recipe_facts(kAutoDataset, sources_);
+    if (!prepare())
+      return choose_plain(
+          "too little data to hold anything back: no example has two entries, one to train on and "
+          "one to find");
+    open_journal();
+    while (true) {
+      story_.end = next_candidate(facts_, tried(journal_.findings.size()), story_.budget);
+      if (!story_.end.candidate) break;
+      if (!try_out(*story_.end.candidate)) return {};
+    }
+    if (journal_.findings.empty())
+      return choose_plain(fmt::format("`budget` {:g} has no room for a search", story_.budget));
+    return choose();
+  }
+
+ private:
+  NetworkDescriptor described(const Candidate& candidate) const {
+    NetworkDescriptor network = network_of(candidate, facts_);
+    name_data_sets(network, sources_);
+    return network;
+  }
+
+  std::vector<Tried> tried(std::size_t count) const {
+    return {journal_.findings.begin(), journal_.findings.begin() + std::ptrdiff_t(count)};
+  }
+
+  // Opens the data once, for what the search has to know of them and to say before it begins.
+  // False: nothing can be held back.
+  bool prepare() {
+    const TrainOptions part = candidate_options(options_, described({}), 1);
+    TrainingStart start;
+    start.where = sources_.where;
+    start.network = described({});
+    put_settings(part, start.network, {});
+    PreparedRun run;
+    run.data = bind_data(start, part, log_);
+    note_origin(start.network, *run.data);
+    const int target = int(start.network.layers.size()) - 1;
+    facts_.has_ease =
+        is_true([&] { return are_for_ease(run.data->set_of(0), run.data->set_of(target)); });
+    run.validation = open_validation(part, start.network, *run.data, log_);
+    const bool by_entry = start.network.training.validation.by == ValidationBy::entry;
+    if (!part.validation.has_data() && by_entry && !is_true([&] {
+          return hides_entries(run.data->set_of(target), run.validation.data.data->set_of(target));
+        }))
+      return false;
+    make_run_graph(start, part, communicator_, {}, run);
+    plan_on_device(part, communicator_, run);
+    require_memory(run.memory, run.settings, run.available_bytes);
+    tell_budget(start.network.training, run);
+    return true;
+  }
+
+  // What another search of the same files would have in common with this one.
+  void note_origin(const NetworkDescriptor& network, const DataBinding& data) {
+    JsonValue origin = JsonValue::object();
+    origin.set("network", to_json(network)).set("metric", metric_.name);
+    origin.set("budget", story_.budget);
+    JsonValue sets = JsonValue::array();
+    rank_0_alone(communicator_, [&] {
+      for (const TrainedSet& set : trained_sets(data)) sets.push(set.name).push(set.checksum);
+    });
+    journal_.origin = parse_json(origin.set("sets", sets).line(), "origin");
+  }
+
+  // Rank 0 looks, for all.
+  bool is_true(const std::function<bool()>& of_data) const {
+    bool found = false;
+    rank_0_alone(communicator_, [&] { found = of_data(); });
+    return communicator_.any(found);
+  }
+
+  void tell_budget(const TrainingDescriptor& training, const PreparedRun& run) const {
+    const double step = predict_step_seconds(run, communicator_);
+    const Index examples = run.data->examples();
+    const Index steps = training.epochs * ((examples + training.batch - 1) / training.batch);
+    const double seconds = step * double(steps);
+    log_.info(fmt::format(
+        "recipe auto: budget {:g}, at most about {} in all ({} for a training of the recipe "
+        "sigmoid as it is); candidates are compared by {} on {}",
+        story_.budget, human_seconds(story_.budget * seconds), human_seconds(seconds), metric_.name,
+        story_.held_back));
+  }
+
+  // The journal of a search that goes on, the same on all ranks, or a new one.
+  void open_journal() {
+    if (options_.model.empty()) return;
+    const fs::path file = journal_of(options_.model);
+    std::string text;
+    rank_0_alone(communicator_, [&] {
+      if (path_exists(file)) text = read_text_file(file, kLargestJournal).value_or("");
+    });
+    text = text_of_rank_0(communicator_, text);
+    if (text.empty()) return write_journal();
+    Journal found = parse_journal(text, file);
+    for (const char* what : {"network", "metric", "budget", "sets"})
+      if (found.origin[what].line() != journal_.origin[what].line())
+        throw UsageError(fmt::format(
+            "{}: the search that it records had another {}; give what it was begun with, or begin "
+            "anew with `force`",
+            file.string(),
+            what == std::string_view("network") ? "network, by its data or its settings"
+            : what == std::string_view("sets")  ? "content of the data"
+                                                : what));
+    journal_ = std::move(found);
+    for (std::size_t i = 0; i < journal_.findings.size(); ++i)
+      if (next_candidate(facts_, tried(i), story_.budget).candidate !=
+          journal_.findings[i].candidate)
+        throw DataError(fmt::format(
+            "{}: this program would have tried another candidate {}: the search was begun by "
+            "another version; begin it anew with `force`",
+            file.string(), i + 1));
+    log_.info(fmt::format("going on with the search of {}: {} tried", file.string(),
+                          counted(std::int64_t(journal_.findings.size()), "candidate")));
+  }
+
+  void write_journal() const {
+    if (options_.model.empty() || communicator_.rank() != 0) return;
+    write_file(journal_of(options_.model), journal_text(journal_));
+  }
+
+  // False: it was stopped.
+  bool try_out(const Candidate& candidate) {
+    const NetworkDescriptor network = described(candidate);
+    const std::size_t number = journal_.findings.size() + 1;
+    const TrainOptions part = candidate_options(options_, network, number);
+    log_.info(fmt::format("candidate {}: {} ({}), cost {:.2f} of {:g}", number, name_of(candidate),
+                          settings_of(network, candidate), cost_of(candidate, facts_).in_search(),
+                          story_.budget));
+    Finding finding;
+    finding.candidate = candidate;
+    finding.value = kNone;
+    const auto measure = [&](Network& trained, const Validation& validation) {
+      this->measure(trained, validation, finding);
+    };
+    try {
+      const TrainResult result = make_(part, observer_of(network), measure);
+      if (result.end == TrainingEnd::stopped) return false;
+    } catch (const DivergenceError& error) {
+      fail(error, finding);
+    } catch (const DeviceError& error) {
+      fail(error, finding);
+    }
+    finding.earlier = journal_.earlier.value_or(kNone);
+    take(std::move(finding), part.model);
+    return true;
+  }
+
+  // Progress within a candidate is told, its epochs are not. What is found before its end is kept
+  // at once: a run that goes on does not see it again.
+  TrainObserver observer_of(const NetworkDescriptor& network) {
+    TrainObserver observer;
+    observer.on_begin = observer_.on_begin;
+    observer.on_step = observer_.on_step;
+    observer.on_end = observer_.on_end;
+    observer.on_rate = observer_.on_rate;
+    observer.on_validation = [this,
+                              last = network.training.epochs](const ValidationReport& report) {
+      if (report.epoch >= last) return;
+      const double value = metric_.value_of(report.metrics, report.cost);
+      journal_.earlier = std::max(value, journal_.earlier.value_or(value));
+      write_journal();
+    };
+    return observer;
+  }
+
+  void measure(Network& network, const Validation& validation, Finding& finding) const {
+    const ValidationCriterion criterion{{metric_.k}, metric_};
+    EvaluationSettings settings = evaluation_settings(validation, criterion);
+    const DataBinding& data = *validation.data->data;
+    finding.values.assign(std::size_t(data.examples()), kNone);
+    settings.on_example = [&](Index example, const MetricsAtK& at) {
+      finding.values[std::size_t(example)] = metric_.value_of({at}, 0.0);
+    };
+    const Evaluation evaluation = evaluate(network, data, settings);
+    finding.value = metric_.value_of(evaluation.metrics, evaluation.cost);
+  }
+
+  // There is no search without the recipe as it is.
+  void fail(const Error& error, Finding& finding) const {
+    if (journal_.findings.empty()) throw;
+    finding.failed = true;
+    finding.failure = error.what();
+    log_.warning(
+        fmt::format("candidate {} is left out: {}", journal_.findings.size() + 1, error.what()));
+  }
+
+  void take(Finding finding, const fs::path& model) {
+    if (!finding.failed)
+      log_.info(fmt::format("candidate {}: {} {:.4f}", journal_.findings.size() + 1, metric_.name,
+                            finding.value));
+    journal_.findings.push_back(std::move(finding));
+    journal_.earlier.reset();
+    const std::size_t best = best_of(tried(journal_.findings.size())).value();
+    for (std::size_t i = 1; i < journal_.findings.size(); ++i)
+      if (i != best) journal_.findings[i].values.clear();
+    write_journal();
+    if (communicator_.rank() == 0 && !model.empty()) remove_checkpoints(model);
+  }
+
+  Choice made_of(const Candidate& candidate, const Conclusion& conclusion) {
+    story_.spent = cost_of(candidate, facts_).training;
+    for (const Finding& finding : journal_.findings)
+      story_.spent += cost_of(finding.candidate, facts_).in_search();
+    for (const std::string& line : lines_of(story_, journal_.findings, facts_, conclusion))
+      log_.info(line);
+    return {to_json(described(candidate)), record_of(story_, journal_.findings, facts_, conclusion),
+            !candidate.is_network()};
+  }
+
+  Choice choose_plain(std::string why) {
+    story_.not_searched = std::move(why);
+    return made_of({}, {});
+  }
+
+  // Rank 0 has the values of the examples, and so the word.
+  Choice choose() {
+    Conclusion conclusion;
+    if (communicator_.rank() == 0) conclusion = conclude(journal_.findings);
+    const std::string chosen = text_of_rank_0(communicator_, std::to_string(conclusion.chosen));
+    Choice choice =
+        made_of(journal_.findings[std::size_t(std::stoul(chosen))].candidate, conclusion);
+    choice.record = text_of_rank_0(communicator_, choice.record);
+    return choice;
+  }
+
+  const TrainOptions& options_;
+  const TrainObserver& observer_;
+  Communicator& communicator_;
+  const Log& log_;
+  const MakePart& make_;
+  WatchedMetric metric_;
+  SearchFacts facts_;
+  DataSources sources_;
+  SearchStory story_;
+  Journal journal_;
+};
+
+Choice choice_of(const ModelInfo& info) {
+  return {to_json(info.network), info.chosen,
+          info.network.training.method != TrainingMethod::steps};
+}
+
+// What the model or the checkpoint says of a search that has ended.
+std::optional<Choice> choice_of(const TrainOptions& options, Communicator& communicator,
+                                const Log& log) {
+  if (options.resume == "auto" && path_exists(options.model)) {
+    const ModelInfo model = open_model_info(options.model, communicator);
+    if (!model.has_training_state && !model.chosen.empty()) return choice_of(model);
+  }
+  const std::string file =
+      options.resume == "auto" ? choose_checkpoint(options, communicator, log) : options.resume;
+  if (file.empty()) return {};
+  return choice_of(read_model_info(TensorFileReader(file)));
+}
+
+}  // namespace
+
+std::optional<Choice> choose_recipe(const TrainOptions& options, const TrainObserver& observer,
+                                    Communicator& communicator, const Log& log,
+                                    const MakePart& make) {
+  bool begun = false;
+  if (!options.model.empty()) {
+    rank_0_alone(communicator, [&] { begun = path_exists(journal_of(options.model)); });
+    begun = communicator.any(begun);
+  }
+  if (begun && options.force) remove_search(options, communicator);
+  if (begun && !options.force && options.resume.empty())
+    throw UsageError(fmt::format(
+        "{}: a search of an earlier run exists; give `resume` to go on with it, `force` to begin "
+        "anew, or another `model`",
+        journal_of(options.model).string()));
+  if (!begun && !options.resume.empty())
+    if (std::optional<Choice> ended = choice_of(options, communicator, log)) return ended;
+  return Search(options, observer, communicator, log, make).run();
+}
+
+void remove_search(const TrainOptions& options, const Communicator& communicator) {
+  if (options.model.empty() || communicator.rank() != 0) return;
+  // Only one candidate has any, and more than these the rules do not name.
+  for (std::size_t number = 1; number <= kMostCandidates; ++number)
+    remove_checkpoints(candidate_model(options.model, number));
+  std::error_code problem;
+  remove_abandoned(journal_of(options.model));
+  fs::remove(journal_of(options.model), problem);
+  if (problem)
+    throw DataError(
+        fmt::format("{}: the journal of a search could not be removed: {}; remove it first",
+                    journal_of(options.model).string(), problem.message()));
+}
+
+}  // namespace norn::run
