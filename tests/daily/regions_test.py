@@ -3,12 +3,14 @@
 """regions.json: what is read from it, and what is said of one that is wrong; the plan of a day; what comes after what."""
 import json
 import unittest
+from types import SimpleNamespace
 
 import jsonschema
 
 from daily_case import DAY, NETWORK, ROOT, DailyTest
 
 from norn.daily import regions as reading
+from norn.daily import train_step
 from norn.daily.days import Day, Lock
 from norn.daily.graph import Node, graph_of
 from norn.daily.import_step import days_before
@@ -152,6 +154,21 @@ class RegionsTest(DailyTest):
             self.assertEqual([str(path) for path in days_before(full, "2026-02-04", 30)], [full.replace("{day}", day) for day in days])
             self.assertEqual([str(path) for path in days_before(full, "2026-02-03", 1)], [full.replace("{day}", days[1])])
         self.assertEqual(days_before(str(self.path("none/{day}.txt")), DAY, 5), [])
+
+
+class Inputs(DailyTest):
+    def test_a_training_stands_on_what_was_tuned_and_else_on_its_descriptor(self):
+        self.write("net.json", NETWORK)
+        outputs = {"import": {"train.nc": "1"}, "tune": {"best.json": "2", "tuned.json": "3"}}
+
+        def tuned(trials):
+            work = SimpleNamespace(day=SimpleNamespace(outputs=outputs.get), build=lambda program: "4", regions=SimpleNamespace(
+                train={"Options": []}), region=SimpleNamespace(trials=trials, model=self.path("net.json")))
+            return train_step.inputs(work)["tuned"]
+        self.assertEqual(tuned(self.random.randint(1, 9)), outputs["tune"])
+        before = tuned(0)
+        self.write("net.json", NETWORK + "\n")
+        self.assertNotEqual(tuned(0), before)
 
 
 if __name__ == "__main__":

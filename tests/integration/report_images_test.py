@@ -16,6 +16,7 @@ from image_files import png
 from norn_files import write_datasets
 from programs import BIN
 from report_test import Report
+from norn.report.pictures import picture_of
 
 NETWORK = """{
   "ErrorFunction": "CrossEntropy", "Training": {"Optimizer": "SGD", "Alpha": 0.05, "Batch": 16, "Epochs": 1},
@@ -36,6 +37,18 @@ def pixels_of(address):
     size = int.from_bytes(data[33:37], "big")
     rows = np.frombuffer(zlib.decompress(data[41:41 + size]), np.uint8).reshape(height, -1)
     return rows[:, 1:] if data[25] == 0 else rows[:, 1:].reshape(height, width, 3)
+
+
+class Pictures(unittest.TestCase):
+    def test_numbers_reach_from_black_to_white_and_one_alone_is_black(self):
+        numbers = np.random.default_rng()
+        extent = numbers.integers(2, 9, 2).tolist()
+        units = numbers.normal(size=math.prod(extent))
+        found = picture_of(units, extent)
+        expected = (units - units.min()) / (units.max() - units.min()) * 255
+        self.assertEqual((found.shape, found.dtype), (tuple(reversed(extent)), np.uint8))
+        self.assertLess(abs(found.ravel() - expected).max(), 0.51)
+        self.assertFalse(picture_of(np.full(math.prod(extent), 0.3), extent).any())
 
 
 class OfImages(Report):

@@ -88,6 +88,15 @@ class Drawing(unittest.TestCase):
         self.assertIn("First → Out", text)
         self.assertNotIn("In → Out", text)
 
+    def test_without_a_time_or_a_floor_there_is_none(self):
+        unknown = {**self.PLAN, "edges": [{**self.PLAN["edges"][0], "floor_seconds": None}]}
+        for plan, step_seconds in ((self.PLAN, None), (self.PLAN, 0), (unknown, 0.1)):
+            self.assertEqual(drawing.floor_html(plan, step_seconds), "")
+
+    def test_a_unit_of_time_begins_with_one(self):
+        self.assertEqual([drawing.seconds(value) for value in (1e-6, 1e-3, 1.0, 0.5, 99.9, 100, 3600)],
+                         ["1 µs", "1 ms", "1 s", "500 ms", "99.9 s", "1 min 40 s", "1 h 00 min"])
+
 
 class OfOneRun(Report):
     def test_shows_everything_and_needs_nothing_from_elsewhere(self):

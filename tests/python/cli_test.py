@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -244,6 +245,7 @@ def test_info_of_data_and_of_a_model(table, programs, tmp_path):
     assert model["training"]["sets"][0]["checksum"] == data["sets"][0]["checksum"]
     assert model["training"]["watched"] == "ndcg@20" and 1 <= model["training"]["best_epoch"] <= 2
     text = run("info", tmp_path / "m.nc")
+    assert not re.search(r"\b([\d,]+) = \1\b", text), "units of no image stand alone"
     for word in ("shop_input", "CrossEntropy", "ndcg@20", "Hidden", model["training"]["sets"][0]["checksum"]):
         assert word in text
     whole = (tmp_path / "m.nc").read_bytes()

@@ -201,6 +201,21 @@ def test_libsvm_text_has_targets_of_its_own(programs, tmp_path):
     assert checksum(tmp_path / "made.nc") == checksum(tmp_path / "by.nc")
 
 
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_columns_of_a_matrix_are_in_order_and_sorted_ones_are_no_copy(draw, shuffled):
+    pairs = sorted((user, item) for user in range(20) for item in range(12) if draw.random() < 0.4)
+    pairs = draw.permutation(pairs).tolist() if shuffled else pairs
+    users, items = zip(*pairs)
+    data = norn.Dataset.from_table({"user": np.array(users), "item": np.array(items)}, "user", "item",
+                                   features=[str(item) for item in range(12)])
+    found = data.matrix
+    for begin, end in zip(found.indptr, found.indptr[1:]):
+        assert np.all(np.diff(found.indices[begin:end]) > 0)
+    assert np.shares_memory(found.indices, data._rows.columns) != shuffled
+    rows = {label: number for number, label in enumerate(data.example_labels)}
+    assert sorted(zip(*(part.tolist() for part in found.nonzero()))) == sorted((rows[str(user)], item) for user, item in pairs)
+
+
 def test_without_pyarrow_pandas_and_arrays_give_the_same(draw, tmp_path):
     table = random_table(draw)
     norn.Dataset.from_table(arrow_of(table), **COLUMNS, value="rating", where="when >= 1620000000").to_netcdf(tmp_path / "with.nc")
@@ -212,13 +227,15 @@ class Missing:
         if name.split('.')[0] == 'pyarrow':
             raise ImportError(name)
 sys.meta_path.insert(0, Missing())
-import pandas, norn
+import numpy, pandas, norn
 frame = pandas.read_csv(sys.argv[1], dtype={'user': str, 'item': str}, keep_default_na=False)
 one = dict(example='user', feature='item', value='rating', where='when >= 1620000000')
 strings = frame.astype({'user': 'string', 'item': 'category'})
 for name, table in {'pandas': frame, 'strings': strings, 'lists': frame.to_dict('list')}.items():
     norn.Dataset.from_table(table, **one).to_netcdf(sys.argv[2])
     assert open(sys.argv[2], 'rb').read() == open(sys.argv[3], 'rb').read(), name
+objects = {'user': numpy.array([4, 2, None, 4], dtype=object), 'item': ['x', 'y', 'x', 'y'], 'kept': [1, 1, 0, 1]}
+assert norn.Dataset.from_table(objects, 'user', 'item', where='kept = 1').example_labels == ['4', '2']
 norn.Dataset.from_table(sys.argv[1], 'user', 'item')  # the engine reads it
 try:
     norn.Dataset.from_table('x.parquet', 'user', 'item')

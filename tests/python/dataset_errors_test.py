@@ -82,6 +82,8 @@ def test_mixed_types():
     for table in (pandas.DataFrame({"user": ["a", 1], "item": ["x", "y"]}), {"user": np.array(["a", 1], dtype=object), "item": ["x", "y"]}):
         said = message_of(table, "user", "item")
         assert "mixed types" in said and 'olumn "user"' in said and "Conversion" not in said, said
+    gaps = pandas.DataFrame({"user": pandas.Series([None, float("nan"), "a", 1], dtype=object), "item": ["x", "y", "x", "y"]})
+    assert "holds mixed types, such as 'a' and 1:" in message_of(gaps, "user", "item")  # what is not there is of no type
     # A column that nobody asked for may hold anything.
     norn.Dataset.from_table(pandas.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "junk": ["a", 1]}), "user", "item")
 

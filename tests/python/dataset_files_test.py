@@ -15,6 +15,9 @@ from tables import checksum, random_table, run_importer, write_csv
 
 import norn
 from norn import cli
+from norn.data.columns import ArrayColumn, Table
+from norn.data.text import found_name
+from norn.data.times import parse_times, times_of
 
 import pyarrow as pa
 
@@ -221,6 +224,23 @@ def times_as(kind, seconds):
     return {"s": seconds, "ms": [second * 1000 for second in seconds], "float": [second + 0.25 for second in seconds],
             "text": [moment.isoformat() for moment in moments], "stamp": pa.array(moments, pa.timestamp("ms", "UTC")),
             "naive": pa.array([moment.replace(tzinfo=None) for moment in moments], pa.timestamp("ns")), "objects": moments}[kind]
+
+
+@pytest.mark.parametrize("kind", [int, float])
+def test_numbers_are_the_times_that_their_texts_are(draw, kind):
+    """Seconds or milliseconds: 10^11 parts them."""
+    numbers = [sign * number for number in (0, 10**11 - 1, 10**11, 10**11 + 1, *draw.integers(0, 9 * 10**12, 20).tolist())
+               for sign in (1, -1)]
+    texts, known = parse_times([str(number) for number in numbers])
+    assert known.all()
+    table = Table({"when": ArrayColumn("when", np.array(numbers, dtype=kind))}, len(numbers), "table")
+    assert times_of(table, "when").tolist() == texts.tolist()
+
+
+def test_columns_without_names_are_called_by_their_number():
+    names = ["a", "b", "c"]
+    assert [found_name(str(number), names, True) for number in range(5)] == ["0", "a", "b", "c", "4"]
+    assert found_name("2", names, False) == "2" and found_name("2", ["2", "b"], True) == "2"
 
 
 @pytest.mark.parametrize("split, rule", [("time:2022-05-01/2023-01-01T12:30", "error"), ("time:20220501", "sum"),

@@ -5,6 +5,7 @@ import subprocess
 
 import norn.errors
 import pytest
+from norn import _child
 from norn.errors import EXIT_CODES
 
 OF_DAILY = {7}
@@ -24,6 +25,17 @@ def test_programs_end_with_the_same_codes(program, programs):
         text = said(programs / program, "--explain", str(code))
         found = dict(re.findall(r"^  (\w+) +(.+?)(?: \(--errors=json\))?$", text, re.M))
         assert (found["meaning"], found.get("do", ""), found.get("kind", "")) == (one.meaning, one.advice, one.kind)
+
+
+@pytest.mark.parametrize("says, error", [
+    ("echo first; echo last", "last"), ("echo one: error: what; echo after", "what"),
+    ("true", "one ended with exit code 3, without a word of why"),
+])
+def test_a_program_that_fails_is_an_error_in_its_last_words(says, error, monkeypatch):
+    monkeypatch.setattr(_child, "find_program", lambda name: ["sh", "-c", f"{says}; exit 3"])
+    with pytest.raises(norn.DataError) as raised:
+        _child.run_program("one", [], {})
+    assert str(raised.value) == error
 
 
 def test_errors_of_python_have_these_codes():

@@ -26,6 +26,7 @@ def keras_file(net, path, named=True):
     """As Keras 3 writes a Functional model: a Dense for each matrix, what they give added up, normalised, activated. `named`: groups say
     the names of their layers, as newer versions do."""
     layers, groups = [], {}
+    has_both = {"scale": True, "center": True} if named else {}  # which they are where nothing is said
 
     def layer(kind, name, sources, config, arrays=()):
         inbound = [{"class_name": "__keras_tensor__", "config": {"shape": [None, 1], "dtype": "float32", "keras_history": [s, 0, 0]}}
@@ -52,7 +53,7 @@ def keras_file(net, path, named=True):
         z = layer("Dropout", f"{name}_dropout", [z], {"rate": 0.5})
         if one.get("BatchNormalization"):
             arrays = [p[f"{name} {item}BN"] for item in ("scale", "bias", "runningMean", "runningVariance")]
-            z = layer("BatchNormalization", f"{name}_norm", [z], {"axis": -1, "epsilon": 1e-5, "scale": True, "center": True}, arrays)
+            z = layer("BatchNormalization", f"{name}_norm", [z], {"axis": -1, "epsilon": 1e-5, **has_both}, arrays)
         word = one["Activation"]
         if word == "LRelu":
             layer("LeakyReLU", name, [z], {"negative_slope": one.get("RELUSlope", 0.01)})

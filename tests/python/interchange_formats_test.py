@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """safetensors, PyTorch's arrays, Keras' and Caffe's files."""
 import json
+import re
 
 import numpy as np
 import pytest
@@ -315,6 +316,22 @@ def test_layers_of_caffe_that_there_are_not_are_named(draw, tmp_path):
         'layer "power" (Power): Norn\'s layers have nothing of the kind']
     with pytest.raises(norn.DataError, match="net.prototxt: cannot be read as a caffemodel"):
         norn.import_caffe(prototxt, prototxt)
+
+
+@pytest.mark.parametrize("axis, good", [(1, True), (-1, True), (0, False), (2, False)])
+def test_a_softmax_of_caffe_is_over_units(draw, axis, good, tmp_path):
+    net = caffe_network(draw, inputs=1)
+    prototxt, caffemodel = caffe_files(net, tmp_path / "net.prototxt", tmp_path / "net.caffemodel")
+    name = f"{outputs_of(net)[0]}_act"
+    text, count = re.subn(f'name: "{name}" type: "\\w+"', f'name: "{name}" type: "Softmax" softmax_param {{ axis: {axis} }}',
+                          prototxt.read_text())
+    assert count == 1
+    prototxt.write_text(text)
+    if good:
+        assert import_caffe.parts(prototxt, caffemodel).descriptor["Layers"][-1]["Activation"] == "SoftMax"
+    else:
+        with pytest.raises(norn.DataError, match=f'layer "{name}" .*axis {axis} is not that of the units'):
+            norn.import_caffe(prototxt, caffemodel)
 
 
 def test_files_are_converted_by_their_endings(draw, tmp_path):

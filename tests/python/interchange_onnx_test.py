@@ -114,6 +114,25 @@ def test_a_written_graph_comes_back(draw, number, tmp_path):
     assert_computes(read, only, [expected[name] for name in outputs], 2e-5)
 
 
+@pytest.mark.parametrize("name", ["axis:1", "number:0.5", "number:-inf", "number:units", "scores", "k", "Mul", "In -> Hidden"])
+def test_a_layer_may_be_called_as_something_of_the_graph(draw, name, tmp_path):
+    def of(hidden):
+        return Parts(canonical({"Layers": [
+            {"Name": "In", "Kind": "Input", "N": 9, "DataSet": "x", "Normalize": "L2"},
+            {"Name": hidden, "Kind": "Hidden", "N": 5, "Activation": "GELU"},
+            {"Name": "Out", "Kind": "Output", "N": 9, "DataSet": "y", "Activation": "GELU"}]}),
+                     {f"In -> {hidden}": arrays[0], f"{hidden} bias": arrays[1], f"{hidden} -> Out": arrays[2], "Out bias": arrays[3]}, {})
+    arrays = [draw.normal(0, 1, extent).astype(np.float32) for extent in ((9, 5), 5, (5, 9), 9)]
+    found = []
+    for hidden in ("Hidden", name):
+        export_onnx(of(hidden), tmp_path / "net.onnx", top_k=True)
+        onnx.checker.check_model(str(tmp_path / "net.onnx"), full_check=True)
+        indices, values = np.array([[0, 3, 8], [2, 0, 0]]), np.array([[1, 2, 3], [1, 0, 0]], np.float32)
+        found.append(session_of(tmp_path / "net.onnx").run(None, {"indices": indices, "values": values, "k": np.array([4])}))
+    for one, other in zip(*found):
+        assert np.array_equal(one, other)
+
+
 def test_top_k_is_what_predictor_gives_1000_users(draw, programs, tmp_path):
     units, users = 301, 1000
     network = {"Layers": [{"Name": "Films", "Kind": "Input", "N": units, "DataSet": "films_input", "Normalize": "L2",
@@ -271,6 +290,24 @@ def test_formulas_of_normalisation_and_softsign_are_read(draw, tmp_path):
     assert read.descriptor["Layers"][0]["Normalize"] == "L2" and read.descriptor["Layers"][1]["Activation"] == "SoftSign"
     x = draw.normal(size=(5, 6)).astype(np.float32)
     assert_computes(read, {"x": [dict(enumerate(row)) for row in x.tolist()]}, session_of(tmp_path / "g.onnx").run(None, {"x": x}))
+
+
+@pytest.mark.parametrize("operator, bounds, attributes, good", [
+    ("Clip", [1e-12], {}, True), ("Max", [1e-12], {}, True), ("Clip", [], {"min": 1e-12}, True), ("Clip", [], {}, True),
+    ("Clip", [0.5], {}, False), ("Max", [0.5], {}, False), ("Clip", [], {"min": 0.5}, False), ("Clip", [], {"max": 3.0}, False),
+    ("Clip", [1e-12, 3.0], {}, False), ("Max", [1e-12, 3.0], {}, False), ("Max", ["input"], {}, False)])
+def test_a_norm_is_held_above_next_to_nothing(draw, operator, bounds, attributes, good, tmp_path):
+    g = Graph(9 if attributes else 11)
+    x = g.input("x", ["batch", 6])
+    others = [g.input("other", ["batch", 1]) if bound == "input" else g.array(f"bound {bound}", np.float32(bound)) for bound in bounds]
+    norm = g.node(operator, g.node("ReduceL2", x, axes=[1], keepdims=1), *others, **attributes)
+    x = g.node("Div", x, g.node("Expand", norm, g.node("Shape", x)))
+    g.save(tmp_path / "g.onnx", g.node("Gemm", x, g.array("w", draw.normal(0, 3, (6, 4)).astype(np.float32))))
+    if good:
+        assert import_onnx.parts(tmp_path / "g.onnx").descriptor["Layers"][0]["Normalize"] == "L2"
+    else:
+        with pytest.raises(norn.DataError, match="only norms of inputs are held above a number near 0"):
+            import_onnx.parts(tmp_path / "g.onnx")
 
 
 def test_bags_of_embeddings_are_sparse_inputs(draw, tmp_path):

@@ -3,10 +3,12 @@
 import collections.abc
 import logging
 import pickle
+import subprocess
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from tables import run_importer
 
 import norn
 
@@ -17,6 +19,15 @@ FILMS = ["10", "1", "7", "0", "film"]
 def model():
     return norn.Recommender(hidden=4, epochs=1, device="cpu",
                             threads=1).fit(norn.Dataset(sp.csr_matrix(np.tri(5, dtype=np.float32)), feature_labels=FILMS))
+
+
+def test_of_labels_that_are_a_checksum_alone_their_number_is_shown(programs, tmp_path):
+    (tmp_path / "t.csv").write_text("user,item\n" + "".join(f"{user},{item}\n" for user in range(6) for item in FILMS))
+    run_importer(programs, tmp_path / "t.csv", tmp_path / "d.nc", "--example-column", "user", "--feature-column", "item",
+                 "--feature-labels", "checksum")
+    subprocess.run([programs / "trainer", "--recipe", "sigmoid", "-i", tmp_path / "d.nc", "-n", tmp_path / "m.nc", "--epochs", "1",
+                    "--device", "cpu", "-q"], check=True, capture_output=True)
+    assert repr(norn.Recommender.load(tmp_path / "m.nc").labels) == "<5 labels, of which the checksum alone is kept>"
 
 
 def test_labels_are_a_sequence_as_a_list_is(model):

@@ -11,6 +11,7 @@ import sys
 import pytest
 
 from norn import _commands, _pages, cli
+from norn._options import Option
 
 TABLES = _pages.tables()
 OF_PROGRAMS = {command: program for command in _commands.ABOUT if (program := _pages.program_of(command))}
@@ -34,6 +35,13 @@ def need(*programs):
     for program in programs:
         if shutil.which(program) is None:
             pytest.skip(f"{program}, which reads what is tested, is not installed: apt-get install {program}")
+
+
+@pytest.mark.parametrize("value, kind", [("", "none"), ("FILE", "file"), ("FILE.nc", "file"), ("PATH", "file"), ("FOLDER", "folder"),
+                                         ("DIR", "folder"), ("N", "other")])
+def test_what_an_option_takes_is_completed_as_such(value, kind):
+    assert Option(("--one",), value, "").kind == kind
+    assert Option(("--one",), value or "WORD", "", words=("a", "b")).kind == "word"
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from norn.tune import looks
 from norn.errors import DataError, Error
 from norn.tune.facts import Facts
 from norn.tune.journal import read_events
+from norn.tune.standing import standing
 from norn.tune.study import Study
 
 ODD = (None, True, 0, -1, 10**400, 1e400, float("nan"), "", "a", [], [1], {}, {"a": 1}, 0.5)
@@ -49,6 +50,14 @@ class ChangedFiles(SeededTest):
         events, _ = read_events(folder / "journal.jsonl")
         with contextlib.redirect_stdout(io.StringIO()):
             looks.status(study, Facts.read_only(folder / "journal.jsonl", events))
+
+    def test_files_that_are_not_there_or_no_programs_bring_nothing_to_what_a_trainer_stands_on(self):
+        program, data = self.folder / "trainer", self.folder / "train.nc"
+        data.write_text("data")
+        for files in ([data], [data, program]):
+            found = standing(program, [str(data), str(self.folder / "none.nc")])
+            self.assertEqual(set(found["files"]), set(map(str, files)))
+            program.write_text("no program")
 
     def test_a_value_that_is_another_is_a_good_line(self):
         refused = 0

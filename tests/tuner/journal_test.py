@@ -31,6 +31,9 @@ class JournalTest(SeededTest):
         path, events = self.filled(50)
         self.assertEqual(read_events(path), (events, path.stat().st_size))
 
+    def test_a_journal_that_is_not_there_has_no_events(self):
+        self.assertEqual(read_events(self.folder / "none.jsonl"), ([], 0))
+
     def test_cut_at_any_byte_the_whole_lines_before_are_left_and_it_goes_on(self):
         path, events = self.filled(12)
         data = path.read_bytes()

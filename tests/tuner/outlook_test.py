@@ -51,6 +51,8 @@ class Gains(SeededTest):
         self.assertIn(f"a further trial is expected to raise the best by {found.gains[0]:.2%}", said)
         Made(self.folder / "short", LEAST_RESULTS - 1, confirm=0)
         self.assertIsNone(outlook_of(self.folder / "short", 5))
+        Made(self.folder / "enough", LEAST_RESULTS, confirm=0)
+        self.assertEqual(len(outlook_of(self.folder / "enough", 5).gains), 5)
         self.assertEqual(shares({"a": self.folder / "study", "b": None}, {"a": 1.0, "b": 1.0}, 6.0 * found.hours, 5),
                          {"a": 3.0 * found.hours, "b": 3.0 * found.hours})
 

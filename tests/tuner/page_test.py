@@ -4,7 +4,9 @@
 import html
 import json
 import math
+import os
 import re
+import time
 import unittest
 import unittest.mock
 
@@ -14,10 +16,11 @@ from tuner_case import NETWORK, PARAMETERS, SeededTest
 from browser import Browsing, Page
 from made_study import EPOCHS, Made
 from norn.tune.borders import at_the_end, wider
-from norn.tune.dimensions import dimension
+from norn.tune.dimensions import Listed, dimension
 from norn.tune.study_page import found as found_module
+from norn.tune.study_page.charts import slice_charts, value_text
 from norn.tune.study_page.found import Clock, Found
-from norn.tune.study_page.page import make_page
+from norn.tune.study_page.page import idle, make_page
 
 STRANGE = '<!--<script>&" ünï 日本'
 
@@ -141,6 +144,38 @@ class WhatItSays(PageTest):
         self.assertEqual(band[-1][2], max(drawn))
         self.assertEqual(Found(self.folder / "study").random_band(lambda one: 1), band)
 
+    def test_a_band_needs_four_trials_that_results_had_no_say_in(self):
+        for start in (3, 4):
+            found = self.made(f"start {start}", trials=9, start=start, confirm=0)
+            self.assertEqual(bool(found.random_band(lambda one: 1)), start == 4)
+
+    def test_a_tuner_elsewhere_is_at_work_as_long_as_it_touches_its_lease(self):
+        lease, now = self.folder / "lease.json", time.time()
+        lease.write_text(json.dumps({"host": "elsewhere", "pid": 1}))
+        for age, at_work in ((0, True), (10 * found_module.LEASE_SECONDS, False)):
+            os.utime(lease, (now - age, now - age))
+            self.assertIs(found_module.is_running(self.folder), at_work)
+
+    def test_places_are_idle_for_what_their_work_leaves_of_the_whole_time(self):
+        begin, busy, whole = self.random.uniform(0, 50), self.random.uniform(1, 9), self.random.uniform(10, 20)
+        bars = [{"place": "a", "from": begin, "to": begin + whole}, {"place": "b", "from": begin, "to": begin + busy}]
+        self.assertEqual(idle(["a", "b", "c"], bars), [0.0, round(1 - busy / whole, 4), 1.0])
+        self.assertEqual(idle(["a"], []), [0.0])
+
+    def test_charts_of_parameters_name_values_and_mark_the_best(self):
+        found = self.made(trials=12, confirm=0)
+        dimensions = found.study.space.dimensions
+        charts = slice_charts(found, "", list(range(len(dimensions))))
+        self.assertEqual(len(charts), sum(any(one.path in trial.settings for trial in found.trials) for one in dimensions))
+        for chart in charts:
+            one = dimensions[int(chart["id"].removeprefix("slice-"))]
+            names = [value_text(value) for value in getattr(one, "values", [])] if isinstance(one, Listed) else None
+            self.assertEqual(chart.get("names"), names)
+            best = [series for series in chart["series"] if series["name"] == "the best"]
+            self.assertEqual(len(best), one.path in found.best.settings)
+            for series in best:
+                self.assertEqual(series["best"], [series["points"][0][0]])
+
     def test_what_matters_is_most_important(self):
         Made(self.folder / "study", trials=25, rungs=[], halving=0, confirm=0)
         found = Found(self.folder / "study")
@@ -173,6 +208,11 @@ class WhatItSays(PageTest):
         self.assertEqual([len(row["values"]) for row in rows], [3] * len(rows))
         self.assertEqual([row["mean"] for row in rows], sorted((float(np.mean(row["values"])) for row in rows), reverse=True))
         self.assertAlmostEqual(rows[0]["spread"], float(np.std(rows[0]["values"], ddof=1)))
+        table = re.search(r'<table id="confirmed">(.*?)</table>', make_page([found])).group(1)
+        self.assertEqual(table.count("<tr"), 1 + len(rows))
+        for row in rows:
+            self.assertIn(f"{row['mean']:.5g} ({row['spread']:.2g})", table)
+        self.assertNotIn('id="confirmed"', make_page([self.made("alone", trials=3, confirm=0)]))
 
     def test_what_went_wrong_is_counted_by_code(self):
         made = Made(self.folder / "study", trials=12, diverging=0.4, values=9)

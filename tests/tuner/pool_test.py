@@ -165,6 +165,30 @@ class PoolTest(SeededTest):
         self.assertFalse((one.folder / trial.RESULT).exists())
 
 
+class Ranks(SeededTest):
+    def test_a_rank_holds_its_locks_as_long_as_the_program_that_takes_its_place(self):
+        locks = [self.folder / f"{number}.lock" for number in range(self.random.randint(1, 3))]
+        words = [f"word {number}" for number in range(self.random.randint(0, 3))]
+        program = "import sys; print(sys.argv[1:], flush=True); sys.stdin.read()"
+        rank = subprocess.Popen([sys.executable, "-B", TRIAL, "--rank", *locks, "--", sys.executable, "-c", program, *words],
+                                stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        with rank:
+            self.assertEqual(rank.stdout.readline(), f"{words}\n")
+            self.assertEqual([self.is_free(lock) for lock in locks], [False] * len(locks))
+            rank.stdin.close()
+            self.assertEqual(rank.wait(), 0)
+        self.assertEqual([self.is_free(lock) for lock in locks], [True] * len(locks))
+
+    @staticmethod
+    def is_free(lock):
+        with open(lock, "rb+") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return False
+        return True
+
+
 class Places(SeededTest):
     def test_places_are_taken_in_their_order_whatever_an_earlier_tuner_had(self):
         places = [Place(f"worker {number}") for number in range(4)]

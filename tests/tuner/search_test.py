@@ -149,10 +149,11 @@ class Decisions(SeededTest):
         self.assertIn(HALVED, {trial.state for trial in search.finished})
 
     def test_budgets_of_epochs_and_seconds_end_it(self):
-        for limits in ({"epochs": 100}, {"seconds": 100.0}):
+        # 8 trials make 96 epochs of a second each.
+        for limits, trials in (({"epochs": 100}, 9), ({"seconds": 100.0}, 9), ({"epochs": 96}, 8), ({"seconds": 96.0}, 8)):
             search = self.search(Rules(1), **limits)
             self.run_all(search, lambda trial, epoch: 0.0)
-            self.assertEqual(len(search.finished), 9)  # 8 make 96 epochs of a second each
+            self.assertEqual(len(search.finished), trials, limits)
 
     def test_what_does_not_fit_is_told_at_once_and_costs_nothing(self):
         search = self.search(Rules(2), lambda number, row: Plan(number % 3 > 0, 1.0, 5), trials=12)

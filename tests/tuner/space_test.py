@@ -98,6 +98,20 @@ class Rows(SeededTest):
         self.assertEqual({s["Layers.Hidden.N"] for s in found} & {64, 4096}, {64, 4096})
         self.assertEqual({s["Training.Mu1"] for s in found if "Training.Mu1" in s} & {0.9, 0.9999}, {0.9, 0.9999})
 
+    def test_corners_hold_all_that_is_least_and_all_that_is_most(self):
+        ends = {f"k{number}": sorted(self.random.sample(range(1, 1000), 2)) for number in range(self.random.randint(2, 6))}
+        space = of({path: {"Whole": both} for path, both in ends.items()} | {"Training.Optimizer": {"Names": ["Adam", "SGD", "NAG"]}})
+        found = [{path: settings[path] for path in ends} for settings in map(space.settings, space.corners())]
+        for end in (0, 1):
+            self.assertIn({path: both[end] for path, both in ends.items()}, found)
+
+    def test_a_list_of_one_value_has_one_place(self):
+        value = self.random.randint(1, 512)
+        space = of({"Training.Batch": {"Values": [value]}})
+        rows = space.spread(self.draws.uniform(50, 1))
+        np.testing.assert_array_equal(rows, np.zeros((50, 1)))
+        self.assertEqual(space.settings(rows[0]), {"Training.Batch": value})
+
 
 class Descriptors(unittest.TestCase):
     def test_keys_are_found_whatever_their_capitals(self):

@@ -60,7 +60,6 @@ class _Net:
     def __init__(self, net: Any, weights: dict[str, list[Array]], where: str, data: str):
         self.net = net
         self.weights = weights
-        self.where = where
         self.problems = Problems(where)
         self.builder = Builder(net.name or "caffe", data)
         self.builder.allow_for(array for arrays in weights.values() for array in arrays)

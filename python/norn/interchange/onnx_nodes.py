@@ -225,9 +225,10 @@ def norm(node: Node) -> Any:
 
 
 def least(node: Node) -> Any:
-    least = node.get(1)
-    if is_part(node.x, "norm") and all(value is None or isinstance(value, np.ndarray) for value in node.inputs[1:]):
-        if least is None or least.size == 1 and 0 <= float(least.reshape(-1)[0]) <= 1e-6:
+    """By Max or Clip, whose bounds are attributes before opset 11. Nothing else may hold the norm."""
+    low, others = node.attributes.get("min", node.get(1)), [*node.inputs[2:], node.attributes.get("max")]
+    if is_part(node.x, "norm") and all(one is None for one in others) and isinstance(low, (np.ndarray, float, type(None))):
+        if low is None or np.size(low) == 1 and 0 <= float(np.reshape(low, -1)[0]) <= 1e-6:
             return node.x
     raise Unsupported("only norms of inputs are held above a number near 0")
 

@@ -29,6 +29,7 @@ WIDEST_DENSE = 1_000_000  # units; examples of a dense input take four bytes for
 LEAST_NORM = 1e-30        # rows of norm 0 stay as they are
 EPSILON = 1e-5
 ALIGNMENT = 4096          # bytes, of arrays in a file of their own
+OWN_ARRAYS = ("number:", "axis:", "extent:")  # how those begin that are no parameters
 
 
 def export_onnx(model: Model, path: str | os.PathLike[str], *, top_k: bool = False, seen: str | bool = True, output: str | None = None,
@@ -114,6 +115,7 @@ class _Writer:
         return result
 
     def fresh(self, stem: str) -> str:
+        stem = f"layer {stem}" if stem.startswith(OWN_ARRAYS) else stem
         number, name = 1, stem
         while name in self.taken:
             number += 1
@@ -123,7 +125,6 @@ class _Writer:
 
     def array(self, name: str, values: Any) -> str:
         self.arrays.setdefault(name, np.asarray(values))
-        self.taken.add(name)
         return name
 
     def parameter(self, name: str) -> str:
