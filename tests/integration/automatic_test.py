@@ -123,8 +123,9 @@ class Automatic(ProgramTest):
 
     def test_with_too_little_data_it_is_the_plain_recipe_and_says_so(self):
         width = self.random.randint(2, 40)
-        self.write_rows("thin.nc", width, [[self.random.randrange(width)] for _ in range(self.random.randint(1, 50))])
-        said = self.search("model.nc", data="thin.nc").stderr
+        self.write_rows("thin.nc", width, [[self.random.randrange(width)] for _ in range(self.random.randint(2, 50))])
+        by = self.random.choice([(), ("--validation-by", "user")])
+        said = self.search("model.nc", *by, data="thin.nc").stderr
         self.assertIn("too little data to hold anything back", said)
         costs = re.findall(r"cost ([\d.]+)", self.search("model.nc", "--force", data="thin.nc").stdout)
         plain = self.succeed("trainer", "--recipe", "sigmoid", "-i", "thin.nc", "-n", "straight.nc", *self.settings[:2],
