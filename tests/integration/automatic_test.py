@@ -73,9 +73,11 @@ class Automatic(ProgramTest):
         whole = time.monotonic() - begun
         command = [BIN / "trainer", "--recipe", "auto", "-i", "own.nc", "-n", "model.nc", *self.settings, "--threads", 1,
                    "--checkpoint-epochs", self.random.randint(1, 4), "--resume"]
-        kills = 0
-        for number in range(25):
-            wait = self.random.uniform(0.05, 0.7) * whole if number < 20 else LIMIT_SECONDS
+        kills, most = 0, self.random.randint(1, 20)
+        for number in range(most + 1):
+            wait = self.random.uniform(0.05, 0.7) * whole if number < most else LIMIT_SECONDS
+            if number == most:  # nobody kills this one
+                command = [*(mpirun(self.random.randint(2, 3)) or ()), *command]
             ending = self.random.choice((signal.SIGKILL, signal.SIGKILL, signal.SIGTERM))
             process = subprocess.Popen([*map(str, command)], cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
             try:

@@ -116,7 +116,8 @@ class Search {
     rank_0_alone(communicator_, [&] {
       for (const TrainedSet& set : trained_sets(data)) sets.push(set.name).push(set.checksum);
     });
-    journal_.origin = parse_json(origin.set("sets", sets).line(), "origin");
+    const std::string line = text_of_rank_0(communicator_, origin.set("sets", sets).line());
+    journal_.origin = parse_json(line, "origin");
   }
 
   // By entry from training, by user from the inputs of the examples that are held back.
