@@ -86,8 +86,9 @@ TEST(SearchRules, NoSearchSpendsMoreThanItsBudgetOrTriesACandidateTwice) {
         EXPECT_NE(tried[i].candidate, tried[j].candidate) << "seed " << seed;
     }
     if (const auto best = best_of(tried)) last = cost_of(tried[*best].candidate, facts).training;
-    EXPECT_LE(spent + last, budget * (1.0 + 1e-6)) << "seed " << seed;
-    EXPECT_EQ(tried.empty(), budget < 1.0 + cost_of({}, facts).in_search()) << "seed " << seed;
+    EXPECT_LE(spent + last, budget * (1.1 + 1e-6)) << "seed " << seed;
+    EXPECT_EQ(tried.empty(), 1.1 * budget < 1.0 + cost_of({}, facts).in_search())
+        << "seed " << seed;
   }
 }
 
@@ -116,11 +117,12 @@ TEST(SearchRules, ARateThatWinsIsRaisedAgainAndThenTheTrainingIsLonger) {
                            "sigmoid, rate x 4, length x 16, width x 1/2", "softmax"));
 }
 
-TEST(SearchRules, ARateThatLosesIsLoweredAndTheLengthStays) {
-  const std::vector<Tried> tried = searched(packages(), 100.0, rising(-0.01, 0.01, 0.01));
-  EXPECT_THAT(names_of(tried),
-              testing::ElementsAre("sigmoid", "sigmoid, rate x 2", "sigmoid, rate x 1/2",
+TEST(SearchRules, WhereAHigherRateLosesTheWidthComesAndThenALowerRate) {
+  EXPECT_THAT(names_of(searched(packages(), 100.0, rising(-0.01, 0.01, 0.01))),
+              testing::ElementsAre("sigmoid", "sigmoid, rate x 2", "sigmoid, width x 2",
                                    "sigmoid, rate x 1/2, width x 2", "softmax"));
+  EXPECT_THAT(names_of(searched(packages(), 6.0, rising(-0.01, 0.01, 0.01))),
+              testing::ElementsAre("sigmoid", "sigmoid, rate x 2", "sigmoid, width x 2"));
 }
 
 TEST(SearchRules, SoftmaxHasNeighboursWhereItIsTheBest) {
@@ -175,11 +177,13 @@ TEST(SearchRules, WhatTheBudgetHasNoRoomForIsSaidWhereItsDirectionWon) {
   NextCandidate end;
   const std::vector<Tried> tried = searched(packages(), 6.0, rising(0.01, 0.01, 0.01), &end);
   ASSERT_TRUE(end.left_out.has_value());
-  EXPECT_EQ(name_of(*end.left_out), "sigmoid, rate x 4, length x 2");
+  const Candidate left_out = *end.left_out;
+  EXPECT_EQ(name_of(left_out), "sigmoid, rate x 4, length x 2");
   EXPECT_GT(end.budget_for_it, 6.0);
   const std::vector<Tried> more =
       searched(packages(), end.budget_for_it, rising(0.01, 0.01, 0.01), &end);
-  EXPECT_EQ(more[tried.size()].candidate.length, 2.0);
+  EXPECT_THAT(names_of(tried), testing::Not(testing::Contains(name_of(left_out))));
+  EXPECT_THAT(names_of(more), testing::Contains(name_of(left_out)));
   searched(packages(), 6.0, rising(-0.01, 0.01, 0.01), &end);
   EXPECT_FALSE(end.left_out.has_value());
 }

@@ -29,13 +29,13 @@ bool are_for_ease(Dataset& input, Dataset& target) {
   return false;
 }
 
-bool hides_entries(Dataset& trained, Dataset& all) {
+bool hides_entries(Dataset& known, Dataset& all) {
   HostBatch some, whole;
   const Index examples = all.info().examples;
   for (Index first = 0; first < examples; first += kExamples) {
     std::vector<Index> numbers(std::size_t(std::min(kExamples, examples - first)));
     std::iota(numbers.begin(), numbers.end(), first);
-    trained.gather(numbers, some);
+    known.gather(numbers, some);
     all.gather(numbers, whole);
     if (some.csr().entries() != whole.csr().entries()) return true;
   }

@@ -10,8 +10,8 @@ namespace norn::run {
 /// weights of examples. Reads all examples.
 bool are_for_ease(Dataset& input, Dataset& target);
 
-/// Whether what is to be found of any example is hidden from training. `trained`, `all`: the
-/// targets without and with it. Reads up to the first such example.
-bool hides_entries(Dataset& trained, Dataset& all);
+/// Whether there is an entry of `all` that is to be found because it is not among those `known` of
+/// its example. Reads up to the first such example.
+bool hides_entries(Dataset& known, Dataset& all);
 
 }  // namespace norn::run

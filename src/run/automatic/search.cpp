@@ -96,8 +96,8 @@ class Search {
         is_true([&] { return are_for_ease(run.data->set_of(0), run.data->set_of(target)); });
     run.validation = open_validation(part, start.network, *run.data, log_);
     const bool by_entry = start.network.training.validation.by == ValidationBy::entry;
-    if (!part.validation.has_data() && by_entry && !is_true([&] {
-          return hides_entries(run.data->set_of(target), run.validation.data.data->set_of(target));
+    if (!part.validation.has_data() && !is_true([&] {
+          return hides_anything(*run.data, *run.validation.data.data, target, by_entry);
         }))
       return false;
     make_run_graph(start, part, communicator_, {}, run);
@@ -116,7 +116,16 @@ class Search {
     rank_0_alone(communicator_, [&] {
       for (const TrainedSet& set : trained_sets(data)) sets.push(set.name).push(set.checksum);
     });
-    journal_.origin = parse_json(origin.set("sets", sets).line(), "origin");
+    const std::string line = text_of_rank_0(communicator_, origin.set("sets", sets).line());
+    journal_.origin = parse_json(line, "origin");
+  }
+
+  // By entry from training, by user from the inputs of the examples that are held back.
+  static bool hides_anything(const DataBinding& trained, const DataBinding& held_back, int target,
+                             bool by_entry) {
+    Dataset& all = held_back.set_of(target);
+    Dataset& known = by_entry ? trained.set_of(target) : held_back.set_of(0);
+    return !known.info().shares_units_with(all.info()) || hides_entries(known, all);
   }
 
   // Rank 0 looks, for all.
@@ -259,7 +268,7 @@ class Search {
     for (const Finding& finding : journal_.findings)
       story_.spent += cost_of(finding.candidate, facts_).in_search();
     for (const std::string& line : lines_of(story_, journal_.findings, facts_, conclusion))
-      log_.info(line);
+      journal_.findings.empty() ? log_.warning(line) : log_.info(line);
     return {to_json(described(candidate)), record_of(story_, journal_.findings, facts_, conclusion),
             !candidate.is_network()};
   }

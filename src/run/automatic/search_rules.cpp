@@ -15,7 +15,8 @@ constexpr Index kLeastEase = 3;      // of them, without which there is no choic
 constexpr Index kMostEase = 8;
 constexpr double kLambdas = 3.0;      // between two of them
 constexpr double kMostLength = 16.0;  // times the recipe's
-constexpr double kSlack = 1e-9;       // of sums of costs
+constexpr double kRounding = 1e-9;    // of sums of costs
+constexpr double kOver = 0.1;         // of the budget: evaluations and EASE beside the trainings
 
 // Goes through the rules with what is known of each move, up to the first of which nothing is.
 class Walk {
@@ -42,10 +43,10 @@ class Walk {
     const CandidateCost cost = cost_of(candidate, facts_);
     const double last = best_ ? cost_of(best_->candidate, facts_).training : 0.0;
     const double needed = spent_ + cost.in_search() + std::max(cost.training, last);
-    if (needed > budget_ * (1.0 + kSlack)) {
+    if (needed > budget_ * (1.0 + kOver) * (1.0 + kRounding)) {
       if (winning && !next_.left_out) {
         next_.left_out = candidate;
-        next_.budget_for_it = needed;
+        next_.budget_for_it = needed / (1.0 + kOver);
       }
       return nullptr;
     }
@@ -120,16 +121,14 @@ void closed_forms(Walk& walk) {
 }
 
 // At the same length a higher rate tells, at a third of the cost, what a longer training would.
-void rates(Walk& walk) {
+void higher_rates(Walk& walk) {
   if (walk.facts().rate_is_given) return;
   const Candidate base = walk.best_network();
   Candidate move = base;
   move.rate = 2.0 * base.rate;
-  const Outcome outcome = walk.move_to(move);
-  if (outcome == Outcome::unknown) return;
-  const bool won = outcome == Outcome::won;
-  move.rate = (won ? 4.0 : 0.5) * base.rate;
-  walk.move_to(move, won);
+  if (walk.move_to(move) != Outcome::won) return;
+  move.rate = 4.0 * base.rate;
+  walk.move_to(move, true);
 }
 
 // Where a higher rate was better, or none is searched for.
@@ -154,17 +153,26 @@ void widths(Walk& walk) {
   walk.move_to(move);
 }
 
+// Which is seldom better, and so comes late.
+void lower_rate(Walk& walk) {
+  if (walk.facts().rate_is_given || walk.best_network().rate > 1.0) return;
+  Candidate move = walk.best_network();
+  move.rate *= 0.5;
+  walk.move_to(move);
+}
+
 // Its neighbours only where it is the best as it is.
 void softmax(Walk& walk) {
   Candidate other;
   other.recipe = RecipeKind::softmax;
   if (walk.move_to(other) != Outcome::won) return;
-  for (const auto rule : {rates, lengths, widths})
+  for (const auto rule : {higher_rates, lengths, widths, lower_rate})
     if (!walk.is_over()) rule(walk);
 }
 
 // In their order; each begins with the best network that those before it have found.
-constexpr std::array kRules = {plain, closed_forms, rates, lengths, widths, softmax};
+constexpr std::array kRules = {plain,  closed_forms, higher_rates, lengths,
+                               widths, lower_rate,   softmax};
 
 }  // namespace
 

@@ -25,8 +25,8 @@ struct NextCandidate {
 };
 
 /// `tried`: what earlier answers of this function came to, in their order. A candidate is only
-/// named where its training, all before it, and the training of the best on everything fit the
-/// budget, which is counted as CandidateCost.
+/// named where its training, all before it, and the training of the best on everything cost no more
+/// than a tenth above the budget, which is counted as CandidateCost.
 NextCandidate next_candidate(const SearchFacts& facts, const std::vector<Tried>& tried,
                              double budget);
 
