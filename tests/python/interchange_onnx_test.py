@@ -295,6 +295,7 @@ def test_formulas_of_normalisation_and_softsign_are_read(draw, tmp_path):
 @pytest.mark.parametrize("operator, bounds, attributes, good", [
     ("Clip", [1e-12], {}, True), ("Max", [1e-12], {}, True), ("Clip", [], {"min": 1e-12}, True), ("Clip", [], {}, True),
     ("Clip", [0.5], {}, False), ("Max", [0.5], {}, False), ("Clip", [], {"min": 0.5}, False), ("Clip", [], {"max": 3.0}, False),
+    ("Clip", [], {"min": 1e-12, "max": 3.4028235e38}, True), ("Max", [1e-12, 3.4028235e38], {}, False),
     ("Clip", [1e-12, 3.0], {}, False), ("Max", [1e-12, 3.0], {}, False), ("Max", ["input"], {}, False)])
 def test_a_norm_is_held_above_next_to_nothing(draw, operator, bounds, attributes, good, tmp_path):
     g = Graph(9 if attributes else 11)

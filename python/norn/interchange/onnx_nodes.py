@@ -224,11 +224,16 @@ def norm(node: Node) -> Any:
     return Part("norm", node.x)
 
 
+def _is_no_bound(value: Any) -> bool:
+    """Of a largest value: the default of Clip's attribute, or more."""
+    return isinstance(value, (np.ndarray, float)) and np.size(value) == 1 and bool(np.all(value >= np.finfo(np.float32).max))
+
+
 def least(node: Node) -> Any:
     """By Max or Clip, whose bounds are attributes before opset 11. Nothing else may hold the norm."""
     low, others = node.attributes.get("min", node.get(1)), [*node.inputs[2:], node.attributes.get("max")]
-    if is_part(node.x, "norm") and all(one is None for one in others) and isinstance(low, (np.ndarray, float, type(None))):
-        if low is None or np.size(low) == 1 and 0 <= float(np.reshape(low, -1)[0]) <= 1e-6:
+    if is_part(node.x, "norm") and all(one is None or node.operator == "Clip" and _is_no_bound(one) for one in others):
+        if low is None or isinstance(low, (np.ndarray, float)) and np.size(low) == 1 and 0 <= float(np.reshape(low, -1)[0]) <= 1e-6:
             return node.x
     raise Unsupported("only norms of inputs are held above a number near 0")
 
