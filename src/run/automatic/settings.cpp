@@ -19,13 +19,15 @@ constexpr const char* kMetric = "ndcg@20";
 constexpr float kHeldBack = 0.2f;          // of each example's entries
 constexpr double kEarlyValidation = 0.75;  // of the epochs
 
+// Metrics that have a value for each example.
+template <typename Metric>
+concept Mean = requires(const RankedExample& example) {
+  Metric::of_example(example);
+};
 template <typename... Metrics>
 constexpr std::array<bool, sizeof...(Metrics)> means_of(MetricList<Metrics...>) {
-  return {requires(const RankedExample& example){Metrics::of_example(example);
+  return {Mean<Metrics>...};
 }
-...
-};  // namespace
-}  // namespace norn::run
 
 // Of a metric that is no mean nothing says how sure a difference is.
 bool is_mean(const WatchedMetric& watched) {
