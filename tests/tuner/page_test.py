@@ -147,7 +147,9 @@ class WhatItSays(PageTest):
     def test_a_band_needs_four_trials_that_results_had_no_say_in(self):
         for start in (3, 4):
             found = self.made(f"start {start}", trials=9, start=start, confirm=0)
-            self.assertEqual(bool(found.random_band(lambda one: 1)), start == 4)
+            done = sum(one.drawn and one.state == "done" for one in found.ended)
+            # Of four one alone is missed by more than a tenth of the searches, (3/4)^4.
+            self.assertEqual(bool(found.random_band(lambda one: 1)), start == 4 and done > 1)
 
     def test_a_tuner_elsewhere_is_at_work_as_long_as_it_touches_its_lease(self):
         lease, now = self.folder / "lease.json", time.time()
