@@ -3,6 +3,7 @@
 #include "src/engine/data/weighted_entries.h"
 
 #include "norn/base/error.h"
+#include "src/base/text.h"
 #include "src/engine/data/data_binding.h"
 #include "tests/data/support.h"
 #include "tests/support/memory_datasets.h"
@@ -142,13 +143,13 @@ TEST_F(WeightedEntries, ThatAreNegativeAreCountedAndTheFirstIsNamed) {
   const auto row = std::ranges::upper_bound(rows.begin, RowOffset(first)) - rows.begin.begin() - 1;
   for (const EntryWeights& law : {EntryWeights{EntryWeightScheme::value},
                                   EntryWeights{linear, 0.1f}, EntryWeights{log, 3.0f}})
-    EXPECT_EQ(
-        fault_of(rows, 40, law),
-        fmt::format("data set \"counts\": example {}: the weight of column {} is -2.5 by its "
-                    "value, expected at least 0; {} of {} entries are such, and layer "
-                    "\"Out\" reads values as weights, EntryWeights {}: correct the data, or "
-                    "remove the key",
-                    row, rows.columns[first], wrong, rows.values.size(), name_of(law.scheme)));
+    EXPECT_EQ(fault_of(rows, 40, law),
+              fmt::format("data set \"counts\": example {}: the weight of column {} is -2.5 by its "
+                          "value, expected at least 0; {} of {} entries are such, and layer "
+                          "\"Out\" reads values as weights, EntryWeights {}: correct the data, or "
+                          "remove the key",
+                          row, rows.columns[first], with_thousands(wrong),
+                          with_thousands(Index(rows.values.size())), name_of(law.scheme)));
 }
 
 TEST_F(WeightedEntries, ThatNoFloatHoldsAreRefused) {

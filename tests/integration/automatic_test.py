@@ -96,6 +96,16 @@ class Automatic(ProgramTest):
         self.search("model.nc", "--resume")  # there is nothing left to do
         self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
 
+    def test_ease_is_not_tried_where_entries_have_weights(self):
+        width, rows = self.random.randint(20, 90), random_rows(self.random, self.random.randint(50, 200), 20, groups=3)
+        counts = [[float(self.random.randint(0, 9)) for _ in row] for row in rows]
+        write_datasets(self.path("counts.nc"), [("own_input", width, rows, None), ("own_output", width, rows, counts)])
+        scheme = self.random.choice(("linear", "log"))
+        self.search("model.nc", "--entry-weights", scheme, "--run-dir", "run", data="counts.nc")
+        self.assertEqual({one["recipe"] for one in self.chosen("run")["candidates"]} - {"softmax"}, {"sigmoid"})
+        network = json.loads(self.succeed("trainer", "-c", "model.nc", "-i", "counts.nc", "--print-recipe").stdout)
+        self.assertEqual(network["Layers"][-1]["EntryWeights"]["Scheme"].lower(), scheme)
+
     def test_what_was_tried_stands_in_the_record_and_the_run_is_repeated_without_a_search(self):
         said = self.search("model.nc", "--run-dir", "run").stderr
         chosen = self.chosen("run")

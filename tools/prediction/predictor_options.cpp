@@ -95,12 +95,11 @@ void add_choice_options(PredictorOptions& options, CommandLine& line) {
               "leave out the features that a request holds itself");
   line.option("--allow", "", "FILE", options.allow,
               "only these units may be chosen: a label a line");
-  line.option(
-      "--explanations", "", "N", options.explanations,
-      "beside each unit the N entries of the example that its score depends on most, the "
-      "largest sizes first: the network's score, less that of the example without the "
-      "entry, before --filter-mode scale; for --format tsv and jsonl. With --allow those of "
-      "one unit");
+  line.option("--explanations", "", "N", options.explanations,
+              "beside each unit the N entries of the example that its score depends on most, the "
+              "largest sizes first: the network's score, less that of the example without the "
+              "entry, before --filter-mode scale; for --format tsv and jsonl. --allow chooses "
+              "the units that are asked about");
 }
 
 void add_output_options(PredictorOptions& options, CommandLine& line) {

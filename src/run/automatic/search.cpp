@@ -7,6 +7,7 @@
 #include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/engine/data/data_names.h"
+#include "src/engine/train/ease.h"
 #include "src/engine/train/validating.h"
 #include "src/nn/descriptor_json.h"
 #include "src/run/automatic/conclusion.h"
@@ -92,8 +93,9 @@ class Search {
     run.data = bind_data(start, part, log_);
     note_origin(start.network, *run.data);
     const int target = int(start.network.layers.size()) - 1;
-    facts_.has_ease =
-        is_true([&] { return are_for_ease(run.data->set_of(0), run.data->set_of(target)); });
+    facts_.has_ease = allows_ease() && is_true([&] {
+                        return are_for_ease(run.data->set_of(0), run.data->set_of(target));
+                      });
     run.validation = open_validation(part, start.network, *run.data, log_);
     const bool by_entry = start.network.training.validation.by == ValidationBy::entry;
     if (!part.validation.has_data() && !is_true([&] {
@@ -104,6 +106,20 @@ class Search {
     plan_on_device(part, communicator_, run);
     require_memory(run.memory, run.settings, run.available_bytes);
     tell_budget(start.network.training, run);
+    return true;
+  }
+
+  // By the settings that are given: EASE counts every entry once.
+  bool allows_ease() const {
+    Candidate candidate;
+    candidate.recipe = RecipeKind::ease;
+    NetworkDescriptor network = described(candidate);
+    put_settings(candidate_options(options_, network, 1), network, {});
+    try {
+      require_ease(network, sources_.where);
+    } catch (const UsageError&) {
+      return false;
+    }
     return true;
   }
 
