@@ -21,24 +21,25 @@ class ProgramFailed(SystemExit):
     """Ends a script with what went wrong, unless that catches it."""
 
 
+def opened(path):
+    """The text of a file, or of path.gz or path.xz; None where there is none of them."""
+    return next((opener(found, "rt", encoding="utf-8") for ending, opener in (("", open), (".gz", gzip.open), (".xz", lzma.open))
+                 if (found := path.with_name(path.name + ending)).exists()), None)
+
+
 class Data:
     """A folder of train.txt and test.txt (or .gz, .xz): `example<TAB>feature:feature:...`, an example a line."""
 
     def __init__(self, name, datasets, folder, hint=""):
         self.name, self.datasets, self.folder, self.hint = name, datasets, pathlib.Path(folder), hint
 
-    def file(self, part):
-        """(path, opener), or None."""
-        return next(((path, opener) for ending, opener in ((".txt", open), (".txt.gz", gzip.open), (".txt.xz", lzma.open))
-                     if (path := self.folder / (part + ending)).exists()), None)
-
     def is_there(self):
-        return self.file("train") is not None
+        return any(self.folder.glob("train.txt*"))
 
     def lines(self, part):
-        found = self.file(part)
-        if found:
-            with found[1](found[0], "rt", encoding="utf-8") as text:
+        text = opened(self.folder / f"{part}.txt")
+        if text:
+            with text:
                 return [line.rstrip("\n") for line in text if line.strip()]
         sys.exit(f"there is no {self.folder / part}.txt, .txt.gz or .txt.xz.{self.hint}")
 
@@ -143,6 +144,10 @@ def add_folder_option(parser):
 
 def add_common_options(parser):
     add_folder_option(parser)
+    add_program_options(parser)
+
+
+def add_program_options(parser):
     parser.add_argument("--bin", type=pathlib.Path, help="folder of the programs [build/cuda/bin or build/cpu/bin]")
     parser.add_argument("--device", help="passed to trainer and evaluator")
     parser.add_argument("--precision", help="passed to trainer and evaluator")

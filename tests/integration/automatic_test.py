@@ -115,6 +115,7 @@ class Automatic(ProgramTest):
         self.assertEqual((chosen["metric"], chosen["budget"]), ("ndcg@20", budget))
         values = [one.get("value", -1) for one in chosen["candidates"]]
         self.assertEqual(values.index(max(values)), chosen["best"])
+        self.assertEqual((chosen["plain_value"], chosen["best_value"]), (values[0], max(values)))  # all of the same examples
         self.assertIn(chosen["chosen"], (0, chosen["best"]))
         best = chosen["candidates"][chosen["chosen"]]
         self.assertIn(f"{best['settings']}: ndcg@20 {best['value']:.4f} on held-back entries", said)

@@ -145,6 +145,8 @@ TrainOptions candidate_options(const TrainOptions& options, const NetworkDescrip
   if (!validation.has_data()) {
     if (!validation.split) validation.split = kHeldBack;
     if (validation.by.empty()) validation.by = "entry";
+    // The same entries from all candidates, whether or not they draw anything else.
+    if (!validation.seed) validation.seed = options.seed;
   }
   if (network.training.method != TrainingMethod::steps) leave_out_steps(part);
   return part;
