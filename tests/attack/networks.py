@@ -12,7 +12,7 @@ def resumed(case, command, random):
     case.run(*command, "-n", "part.nc", "--threads", "1", "--checkpoint-epochs", "1", "--checkpoint-minutes", "1e-9", "--keep", "0")
     checkpoints = sorted(case.folder.glob("part.epoch*.nc")) or [case.path("part.nc")]  # a run of one step has none
     chosen = random.choice(checkpoints).name
-    return f"resumed from {chosen}", ("--resume", chosen, "--threads", random.choice("12"), "--checkpoint-epochs", "0")
+    return f"resumed from {chosen}", ("--resume", chosen, "--threads", random.choice("12"))
 
 
 def attack(case, _):
@@ -37,7 +37,7 @@ def attack(case, _):
         ranks = case.random.choice((0, 2, 3))
         ways.append((f"{name} on {ranks} ranks", ranks, options))
     for name, ranks, options in ways:
-        done = case.run(*command, "-n", "other.nc", *options, ranks=ranks)
+        done = case.run(*command, "-n", "other.nc", "--checkpoint-epochs", "0", *options, ranks=ranks)
         if done.code != straight.code:
             raise Finding(f"{name}: ended otherwise: {done}\n{straight}")
         if case.bytes_of("other.nc") != case.bytes_of("straight.nc"):

@@ -88,6 +88,28 @@ def test_mixed_types():
     norn.Dataset.from_table(pandas.DataFrame({"user": ["a", "b"], "item": ["x", "y"], "junk": ["a", 1]}), "user", "item")
 
 
+def test_whole_numbers_that_no_column_holds():
+    import pandas
+
+    assert "too large" in message_of(pandas.DataFrame({"user": [1, 2**70], "item": [1, 2]}), "user", "item")
+
+
+def test_columns_with_an_empty_name_or_with_the_same(tmp_path):
+    file, columns = tmp_path / "t.csv", [["a", "a", "b"], ["1", "2", "2"], [3, 4, 4]]
+
+    def sources(names):
+        file.write_text("\n".join(",".join(map(str, row)) for row in (names, *zip(*columns))))
+        return file, pa.table(columns, names=names)
+
+    for names in (["", "item", "rating"], ["user", "", "rating"]):
+        text, table = sources(names)
+        for source, asked in ((text, ()), (text, names[:2]), (table, names[:2])):
+            assert norn.Dataset.from_table(source, *asked, where="rating >= 4").shape == (2, 1), (names, asked)
+    for names in (["", "", "rating"], ["rating", "item", "rating"], ["user", "user", "rating"]):
+        for source in sources(names):
+            assert "two columns have the name" in message_of(source, *names[:2], where="rating >= 4")
+
+
 @pytest.mark.parametrize("label, fault", [("a\tb", "a tab"), ("a\nb", "a line feed"), ("a\0b", "a zero byte"),
                                           ("x" * 65_536, "more than 65535 bytes")])
 def test_labels_that_no_file_can_hold(label, fault, tmp_path):

@@ -188,8 +188,9 @@ def test_several_ranks_have_the_bits_of_one_process(draw, programs, tmp_path):
 
 def test_it_is_validated_as_any_other(draw, caplog):
     """On data of their own, and on entries that are held back: these are not learned."""
-    matrix = drawn(draw, users=60, items=40, valued=False)
-    held = drawn(draw, users=60, items=40, valued=False)
+    matrix, held = (drawn(draw, users=60, items=40, valued=False) for _ in range(2))
+    while matrix.nnz < 40 or not (held > matrix).nnz:  # something to hold back, and something to be found
+        matrix, held = (drawn(draw, users=60, items=40, valued=False) for _ in range(2))
     model = norn.Ease(regularization=2, device="cpu")
     with caplog.at_level(logging.INFO, "norn"):
         model.fit(matrix, validation=(matrix, held))

@@ -157,6 +157,8 @@ def table_of(source: Any, names: Mapping[str, str], place: str, known: Sequence[
         top = top_of(name, source.column_names)
         if top not in source.column_names:
             raise UsageError(unknown_column(name, argument, known or source.column_names, place))
+        if source.column_names.count(top) > 1:
+            raise DataError(f"{place}: two columns have the name \"{top}\"; rename one")
         columns[name], lengths = _walk(_whole(source.column(top)), name, name[len(top) + 1:].split(".") if name != top else [], place)
         if lengths is not None:
             lengths_of[name] = lengths

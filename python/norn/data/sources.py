@@ -91,6 +91,11 @@ class Wanted:
         return needed
 
     @property
+    def names_both(self) -> bool:
+        """Whether examples and features are asked for by name, which may be the empty one."""
+        return self.example is not None and self.feature is not None
+
+    @property
     def named(self) -> bool:
         """Whether a column is asked for by name, so that text has a line of names."""
         return any(not name.isdigit() for name in self.columns)
@@ -151,12 +156,12 @@ def read_path(path: pathlib.Path, wanted: Wanted) -> Entries | Pair | Any:
             found = _read_by_engine(plain, wanted, place) if is_importers(plain, wanted) else _read_columns(plain, wanted, place)
         return found
     if kind == "parquet":
-        source, known = arrow.read_parquet(path, [*wanted.columns, "timestamp", "time"] if wanted.example and wanted.feature else None)
+        source, known = arrow.read_parquet(path, [*wanted.columns, "timestamp", "time"] if wanted.names_both else None)
         return _from_arrow(source, wanted, place, known)
     if kind == "arrow":
         return _from_arrow(arrow.read_feather(path), wanted, place)
     if kind == "jsonl":
-        as_text = [name.split(".")[0] for name in (wanted.example, wanted.feature) if name]
+        as_text = [name.split(".")[0] for name in (wanted.example, wanted.feature) if name is not None]
         source = arrow.read_json_lines(path, as_text)
         if not as_text and len(source.column_names) == 2:
             source = arrow.read_json_lines(path, source.column_names)
@@ -206,7 +211,7 @@ def _read_columns(path: pathlib.Path, wanted: Wanted, place: str) -> Entries:
     layout = text.layout_of(path, wanted.separator, wanted.header, wanted.named)
     guessed = wanted.header == "auto" and not wanted.named and not layout.known
     wanted = _resolved(wanted, layout.names, place, True, layout.known)
-    assert wanted.example and wanted.feature
+    assert wanted.example is not None and wanted.feature is not None
     as_text = [wanted.example, wanted.feature]
     source = arrow.read_columns(path, layout.separator, None if layout.header else layout.names, as_text)
     entries = entries_of(arrow.table_of(source, wanted.columns, place), wanted)
@@ -241,7 +246,7 @@ def _resolved(wanted: Wanted, names: list[str], place: str, numbered: bool, know
         if len(names) < 2:
             raise DataError(f"{place}: has {len(names)} columns, expected an example and a feature at least")
         first, second = usual or (names[0], names[1])
-        example, feature = example or first, feature or second
+        example, feature = first if example is None else example, second if feature is None else feature
     time = own(wanted.time)
     if time is None and wanted.needs_time:
         time = _usual_time(names)
@@ -272,7 +277,7 @@ def read_table(source: Any, wanted: Wanted) -> Entries:
         if _is_pandas(source):
             return _from_arrow(pa.table(_named_alone(source, wanted)), wanted, place, list(map(str, source.columns)))
         return _from_arrow(pa.table(source), wanted, place)
-    except (pa.ArrowInvalid, pa.ArrowTypeError) as error:
+    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise DataError(f"{place}: {_mixed_column(source) or error}") from None
 
 
@@ -295,7 +300,7 @@ def _named_alone(frame: Any, wanted: Wanted) -> Any:
     """Without columns that nobody asked for: Arrow may not know what they hold."""
     if len(set(map(str, frame.columns))) != len(frame.columns):
         raise DataError("pandas table: two columns have the same name; rename one")
-    if not (wanted.example and wanted.feature):
+    if not wanted.names_both:
         return frame
     names = {*wanted.columns, *(arrow.top_of(name, list(map(str, frame.columns))) for name in wanted.columns), "timestamp", "time"}
     kept = [name for name in frame.columns if str(name) in names]
@@ -326,7 +331,7 @@ def _from_arrays(arrays: Mapping[str, Any], wanted: Wanted, place: str) -> Entri
 
 def entries_of(table: Table, wanted: Wanted) -> Entries:
     """Entries of the rows of which the filters hold."""
-    assert wanted.example and wanted.feature
+    assert wanted.example is not None and wanted.feature is not None
     if table.rows == 0:
         raise DataError(f"{table.place}: the table has no rows")
     if table.empty_rows.size and wanted.empty_rows != "drop":
