@@ -125,6 +125,13 @@ TEST(SearchRules, WhereAHigherRateLosesTheWidthComesAndThenALowerRate) {
               testing::ElementsAre("sigmoid", "sigmoid, rate x 2", "sigmoid, width x 2"));
 }
 
+TEST(SearchRules, ALeadThatMayBeChanceLeadsNowhere) {
+  const std::vector<Tried> tried = searched(packages(), 6.0, rising(0.001, 0.001, 0.01));
+  EXPECT_THAT(names_of(tried),
+              testing::ElementsAre("sigmoid", "sigmoid, rate x 2", "sigmoid, width x 2"));
+  EXPECT_EQ(best_of(tried), 2u);
+}
+
 TEST(SearchRules, SoftmaxHasNeighboursWhereItIsTheBest) {
   const auto value = [](const Candidate& c) {
     return c.recipe == RecipeKind::softmax ? 0.5 - 0.01 * std::log2(c.rate) : 0.3;
@@ -221,6 +228,21 @@ TEST(Conclusion, KeepsThePlainRecipeUnlessAnotherIsBetterBeyondChance) {
     EXPECT_EQ(conclude(findings_of(500, -0.05, random)).chosen, 0u) << "seed " << seed;
     EXPECT_EQ(conclude(findings_of(3, 0.001, random)).chosen, 0u) << "seed " << seed;
   }
+}
+
+TEST(Conclusion, TakesAClearLeadThatIsLikely) {
+  std::size_t likely = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    std::mt19937_64 random(seed);
+    const std::vector<Finding> findings = findings_of(300, 0.006, random);
+    const Conclusion conclusion = conclude(findings);
+    const Difference& difference = conclusion.difference;
+    const bool is_clear = difference.b > 1.005 * difference.a;
+    const bool is_taken = difference.p <= 0.05 || (is_clear && difference.p <= 0.2);
+    EXPECT_EQ(conclusion.chosen == 1, conclusion.best == 1 && is_taken) << "seed " << seed;
+    likely += conclusion.chosen == 1 && difference.p > 0.05;
+  }
+  EXPECT_GT(likely, 0u);
 }
 
 TEST(Conclusion, SaysThatAMetricStillRoseAtItsEnd) {

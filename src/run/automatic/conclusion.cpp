@@ -13,6 +13,8 @@
 namespace norn::run {
 namespace {
 
+constexpr double kLikely = 0.2;  // the p of a clear lead, below which it is taken for one
+
 JsonValue json_of(const Finding& finding, const SearchFacts& facts) {
   JsonValue value = to_json(finding.candidate);
   const NetworkDescriptor network = network_of(finding.candidate, facts);
@@ -45,7 +47,9 @@ Conclusion conclude(const std::vector<Finding>& findings) {
     conclusion.difference =
         paired_differences(std::span(&plain.values, 1), std::span(&best.values, 1), Resampling())
             .front();
-    if (conclusion.difference.better > 0) conclusion.chosen = conclusion.best;
+    const bool is_likely =
+        is_clearly_better(best.value, plain.value) && conclusion.difference.p <= kLikely;
+    if (is_likely || conclusion.difference.better > 0) conclusion.chosen = conclusion.best;
   }
   const Finding& chosen = findings[conclusion.chosen];
   conclusion.still_rises = still_rises(chosen.earlier, chosen.value);

@@ -17,7 +17,8 @@ struct Conclusion {
 };
 
 /// The first finding is that of the recipe as it is; it stays unless the best is better beyond
-/// chance. With the values of the examples of both, which rank 0 has.
+/// chance (p <= 0.05), or clearly better and likely so (p <= 0.2). With the values of the examples
+/// of both, which rank 0 has.
 Conclusion conclude(const std::vector<Finding>& findings);
 
 /// What there is to tell of a search beside its findings.

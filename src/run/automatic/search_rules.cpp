@@ -16,6 +16,7 @@ constexpr Index kMostEase = 8;
 constexpr double kLambdas = 3.0;      // between two of them
 constexpr double kMostLength = 16.0;  // times the recipe's
 constexpr double kRounding = 1e-9;    // of sums of costs
+constexpr double kClear = 0.005;      // of a value
 constexpr double kOver = 0.1;         // of the budget: evaluations and EASE beside the trainings
 
 // Goes through the rules with what is known of each move, up to the first of which nothing is.
@@ -28,7 +29,7 @@ class Walk {
   double budget() const { return budget_; }
   bool is_over() const { return next_.candidate.has_value(); }
   const NextCandidate& next() const { return next_; }
-  /// The network with the largest value so far.
+  /// The network that none so far is clearly better than.
   const Candidate& best_network() const { return best_network_->candidate; }
   bool has_network() const { return best_network_ != nullptr; }
 
@@ -57,7 +58,7 @@ class Walk {
     return take(candidate, cost);
   }
 
-  /// Whether a candidate is better than the best network before it.
+  /// Whether a candidate is clearly better than the best network before it.
   enum class Outcome { unknown, won, lost };
   Outcome move_to(const Candidate& candidate, bool winning = false) {
     const Tried* const before = best_network_;
@@ -73,7 +74,8 @@ class Walk {
     spent_ += cost.in_search();
     if (found.failed) return &found;
     if (!best_ || found.value > best_->value) best_ = &found;
-    if (candidate.is_network() && (!best_network_ || found.value > best_network_->value))
+    if (candidate.is_network() &&
+        (!best_network_ || is_clearly_better(found.value, best_network_->value)))
       best_network_ = &found;
     return &found;
   }
@@ -184,6 +186,10 @@ NextCandidate next_candidate(const SearchFacts& facts, const std::vector<Tried>&
     if (walk.is_over() || !walk.has_network()) break;
   }
   return walk.next();
+}
+
+bool is_clearly_better(double value, double than) {
+  return value > (1.0 + kClear) * than;
 }
 
 std::optional<std::size_t> best_of(const std::vector<Tried>& tried) {

@@ -30,6 +30,10 @@ struct NextCandidate {
 NextCandidate next_candidate(const SearchFacts& facts, const std::vector<Tried>& tried,
                              double budget);
 
+/// Whether a value is better than another one by more than half a percent, which the draws of a
+/// training alone seldom bring.
+bool is_clearly_better(double value, double than);
+
 /// The best of those that have a value: of equal ones the first. None: none has.
 std::optional<std::size_t> best_of(const std::vector<Tried>& tried);
 
