@@ -81,6 +81,13 @@ if TYPE_CHECKING:
         threads: int
         precision: str
 
+    class WithEase(TypedDict):
+        """A network with EASE's scores, `weight` times, beside its own."""
+
+        weight: float
+        lambda_: float
+        value: float
+
     class Candidate(TypedDict, total=False):
         """A training of the recipe "auto": factors of what its recipe says, and what it came to. Of EASE `lambda` stands for three of
         them; of one that diverged `failed` says why in place of the value."""
@@ -93,6 +100,7 @@ if TYPE_CHECKING:
         cost: float
         value: float
         failed: str
+        with_ease: WithEase
 
     class Chosen(TypedDict, total=False):
         """How the recipe "auto" chose."""
@@ -104,6 +112,8 @@ if TYPE_CHECKING:
         candidates: list[Candidate]
         chosen: int
         best: int
+        chosen_with_ease: bool
+        best_with_ease: bool
         plain_value: float
         best_value: float
         difference_low: float

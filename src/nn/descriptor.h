@@ -219,11 +219,13 @@ struct TrainingDescriptor {
   UpdateRule optimizer = Sgd{};
   float rate = 0.025f;  ///< alpha
   Index batch = 1024;
-  Index epochs = 40;       ///< that the schedule is for
-  Index last_epoch = 0;    ///< after which the run ends all the same; 0: all epochs
-  bool refit = false;      ///< last_epoch is, or is to be, the best of a validated run
-  float lambda = 0.0001f;  ///< L2 regularisation
-  float lambda1 = 0.0f;    ///< L1 regularisation
+  Index epochs = 40;         ///< that the schedule is for
+  Index last_epoch = 0;      ///< after which the run ends all the same; 0: all epochs
+  bool refit = false;        ///< last_epoch is, or is to be, the best of a validated run
+  float lambda = 0.0001f;    ///< L2 regularisation
+  float lambda1 = 0.0f;      ///< L1 regularisation
+  float ease_weight = 0.0f;  ///< of EASE's scores beside the network's own; 0: none
+  float ease_lambda = 0.0f;  ///< EASE's
   std::uint64_t seed = 12134;
   RateSchedule schedule;
   float clip_gradient = 0.0f;  ///< elements of gradients are held within +-this; 0: off

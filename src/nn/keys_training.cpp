@@ -134,6 +134,14 @@ Key training_key() {
   members.push_back(number_key(
       "Lambda1", [](auto& d) -> auto& { return d.network.training.lambda1; }, at_least(0),
       "L1 regularisation of weights, not of biases."));
+  members.push_back(number_key(
+      "EaseWeight", [](auto& d) -> auto& { return d.network.training.ease_weight; }, at_least(0),
+      "Where it is above 0, EASE is computed from the data when the training has ended, and its "
+      "scores, so many times, are added to the Output layer's sums, by weights from the Input "
+      "layer that are not trained. docs/user/recipes.md."));
+  members.push_back(number_key(
+      "EaseLambda", [](auto& d) -> auto& { return d.network.training.ease_lambda; }, at_least(0),
+      "L2 regularisation of that EASE; above 0 where EaseWeight is."));
   add_rule_parameters(members);
   members.push_back(integer_key(
       "Seed", [](auto& d) -> auto& { return d.network.training.seed; }, from_to_below(0, 0x1p64),

@@ -10,6 +10,7 @@
 #include "src/run/model_session.h"
 #include "src/run/ranks.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
@@ -73,6 +74,14 @@ void require_room(const Dataset& input, Index items, const PreparedRun& run) {
                   with_thousands(most_ease_items(available, entries, on_host))));
 }
 
+void require_items(Index inputs, Index outputs) {
+  if (outputs != inputs)
+    throw UsageError(fmt::format(
+        "EASE is for outputs that are the inputs, and there are {} inputs and {} outputs; give "
+        "targets of the inputs' features, or use `recipe` sigmoid",
+        inputs, outputs));
+}
+
 }  // namespace
 
 void require_closed_form(const TrainOptions& options, const TrainingStart& start, const Log& log) {
@@ -97,11 +106,7 @@ std::unique_ptr<Network> make_closed_form(TrainingStart& start, const TrainOptio
   require_runnable(graph, Use::prediction, start.where);
   const auto& layers = graph.network.layers;
   const Index items = layers.front().units();
-  if (layers.back().units() != items)
-    throw UsageError(fmt::format(
-        "EASE is for outputs that are the inputs, and there are {} inputs and {} outputs; give "
-        "targets of the inputs' features, or use `recipe` sigmoid",
-        items, layers.back().units()));
+  require_items(items, layers.back().units());
   check_validation(run.validation, graph.network, *run.data);
   require_room(run.data->set_of(0), items, run);
   return make_network(network, shapes, start.where, *run.runtime, *run.context, kExamples);
@@ -120,11 +125,52 @@ void compute_closed_form(const TrainOptions& options, const PreparedRun& run, co
       counted(executor.lanes(), "thread")));
   Matrix<double> inverse;
   rank_0_alone(network.context().communicator, [&] {
-    inverse = ease_inverse(run.data->set_of(0), run.data->set_of(1),
-                           network.descriptor().layers.front().units(),
-                           network.descriptor().training.lambda, executor);
+    const EaseData data(run.data->set_of(0), run.data->set_of(1),
+                        network.descriptor().layers.front().units());
+    inverse = ease_inverse(data, network.descriptor().training.lambda, executor);
   });
-  set_ease_weights(inverse, executor, network);
+  set_ease_weights(inverse, {}, executor, network, 0);
+}
+
+EaseBeside::EaseBeside(const TrainingStart& start, const TrainOptions& options,
+                       const PreparedRun& run)
+    : is_on_(start.network.training.ease_lambda > 0.0f),
+      where_(start.where),
+      lambda_(start.network.training.ease_lambda),
+      threads_(options.device.threads) {
+  const NetworkDescriptor& network = run.graph.network;
+  if (!is_on_ && !(start.network.training.ease_weight > 0.0f)) return;
+  if (start.network.training.ease_weight > 0.0f) require_ease_beside(network, where_);
+  shapes_ = run.data->shapes();
+  const auto at = [&](LayerKind kind) {
+    return int(std::ranges::find(network.layers, kind, &LayerDescriptor::kind) -
+               network.layers.begin());
+  };
+  const int input = at(LayerKind::input), output = at(LayerKind::output);
+  const Index items = network.layers[std::size_t(output)].units();
+  require_items(network.layers[std::size_t(input)].units(), items);
+  require_room(run.data->set_of(input), items, run);
+  rank_0_alone(run.context->communicator,
+               [&] { data_.emplace(run.data->set_of(input), run.data->set_of(output), items); });
+}
+
+// A GPU's executor has one lane.
+Executor& EaseBeside::executor(Network& network) {
+  const Context& context = network.context();
+  if (in_main_memory(context)) return context.compute.executor;
+  if (!on_host_) on_host_.emplace(threads_);
+  return *on_host_;
+}
+
+std::unique_ptr<Network> EaseBeside::join(Network& trained) {
+  rank_0_alone(trained.context().communicator, [&] {
+    if (inverse_.rows() == 0) inverse_ = ease_inverse(*data_, lambda_, executor(trained));
+  });
+  return with_ease_beside(trained, shapes_, where_);
+}
+
+void EaseBeside::weigh(Network& joined, double weight) {
+  weigh_ease_beside(inverse_, weight, executor(joined), joined);
 }
 
 void validate_closed_form(Network& network, const PreparedRun& run, const Log& log,

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/engine/train/ease_beside.h"
 #include "src/run/preparation.h"
 
 #include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 /// Runs whose weights are computed at once, and not step by step.
 namespace norn::run {
@@ -26,6 +30,32 @@ std::unique_ptr<Network> make_closed_form(TrainingStart& start, const TrainOptio
 /// Computes its weights. All ranks call it together; rank 0 computes.
 void compute_closed_form(const TrainOptions& options, const PreparedRun& run, const Log& log,
                          Network& network);
+
+/// EASE beside the network of a run, where its descriptor asks for it.
+class EaseBeside {
+ public:
+  EaseBeside() = default;
+  /// With an EaseLambda above 0: reads the training data, which have not been moved to a GPU.
+  /// Throws UsageError and DataError where EASE does not go with network and data, and DeviceError
+  /// where memory does not suffice. All ranks call it together.
+  EaseBeside(const TrainingStart& start, const TrainOptions& options, const PreparedRun& run);
+  bool is_on() const { return is_on_; }
+  /// The trained network with EASE's scores beside its own, 0 times.
+  std::unique_ptr<Network> join(Network& trained);
+  /// The same so many times.
+  void weigh(Network& joined, double weight);
+
+ private:
+  Executor& executor(Network& network);
+  bool is_on_ = false;
+  std::string where_;
+  double lambda_ = 0.0;
+  int threads_ = 0;
+  std::vector<DatasetShape> shapes_;
+  std::optional<EaseData> data_;     // rank 0's
+  Matrix<double> inverse_;           // the same; when it has been asked for
+  std::optional<Executor> on_host_;  // beside a GPU, for the host's part
+};
 
 /// Evaluates it on what the run holds back, if it does, and says what came of that.
 void validate_closed_form(Network& network, const PreparedRun& run, const Log& log,

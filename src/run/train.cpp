@@ -161,6 +161,7 @@ class TrainingRun {
     plan_on_device(options_, communicator_, run);
     require_memory(run.memory, run.settings, run.available_bytes);
     tell_plan(run);
+    EaseBeside ease(start, options_, run);
     if (run.settings.data_on_gpu) run.data->move_to(run.context->compute.memory, run.graph.network);
     auto network = std::make_unique<Network>(std::move(run.graph), run.data->shapes(), *run.context,
                                              start.network.training.batch, Pass::training);
@@ -169,15 +170,17 @@ class TrainingRun {
     load(start, *run.data, *network);
     if (recorder_.on_ops) network->measure_ops();
     if (!start.is_refit()) remove_earlier();
-    TrainResult result = train_and_save(*network, run, start);
+    TrainResult result = train_and_save(network, run, start, ease);
     result.step = state_.step;
     result.epoch = state_.epoch;
     result.watched = state_.watched;
     result.best = state_.search.best;
     ModelOptions options;
     options.log = network->context().log;
-    result.model = ModelAccess::of(
-        {ranks_, std::move(run.runtime), run.data->shapes(), std::move(network)}, state_, options);
+    const bool is_joined = has_ease_beside(network->descriptor());
+    result.model =
+        ModelAccess::of({ranks_, std::move(run.runtime), run.data->shapes(), std::move(network)},
+                        is_joined ? std::nullopt : std::optional(state_), options);
     return result;
   }
 
@@ -203,7 +206,8 @@ class TrainingRun {
         fmt::format("{} examples in {}", with_thousands(run.data->examples()),
                     human_seconds(std::chrono::duration<double>(Clock::now() - began).count()));
     if (on_trained_) {
-      on_trained_(*network, run.validation.view());
+      EaseBeside none;
+      on_trained_(*network, run.validation.view(), none);
       return result;
     }
     validate_closed_form(*network, run, log_, result);
@@ -355,7 +359,9 @@ class TrainingRun {
     return {scratch.path(communicator_) / "model.nc"};
   }
 
-  TrainResult train_and_save(Network& network, const PreparedRun& run, const TrainingStart& start) {
+  TrainResult train_and_save(std::unique_ptr<Network>& held, const PreparedRun& run,
+                             const TrainingStart& start, EaseBeside& ease) {
+    Network& network = *held;
     const Validation validation = run.validation.view();
     const DataBinding& data = *run.data;
     const std::int64_t epochs = network.descriptor().training.epochs_made();
@@ -393,16 +399,25 @@ class TrainingRun {
     if (result.end == TrainingEnd::stopped)
       folder_.end("stopped", state_.epoch, {}, {});
     else if (on_trained_)
-      on_trained_(network, validation);
+      on_trained_(network, validation, ease);
     else
-      save(network, result, last, validation.data->data != nullptr);
+      save(held, result, last, validation.data->data != nullptr, ease);
     return result;
   }
 
-  void save(Network& network, const TrainResult& result, Index last, bool validated) {
+  // With EASE beside it the network becomes another one, for which there are no more steps.
+  void save(std::unique_ptr<Network>& held, const TrainResult& result, Index last, bool validated,
+            EaseBeside& ease) {
+    const float weight = held->descriptor().training.ease_weight;
+    const bool is_joined = weight > 0.0f && !held->descriptor().training.refits_later();
+    if (is_joined) {
+      held = ease.join(*held);
+      ease.weigh(*held, weight);
+    }
+    const Network& network = *held;
     if (!options_.model.empty()) {
       communicator_.set_place({"writing the model"});
-      save_model(options_.model, network, state_);
+      save_model(options_.model, *held, is_joined ? std::nullopt : std::optional(state_));
       remove_best_model();
     }
     const TrainingDescriptor& training = network.descriptor().training;

@@ -8,6 +8,7 @@
 #include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/engine/data/data_names.h"
+#include "src/engine/train/ease_beside.h"
 #include "src/nn/descriptor_json.h"
 #include "src/nn/graph.h"
 #include "src/run/model_session.h"
@@ -114,6 +115,7 @@ TrainingStart resume_from(const fs::path& path, const TrainOptions& options,
   start.where = path.string();
   start.weights = path;
   start.info = read_model_info(file);
+  require_no_ease_beside(start.info->network, start.where);
   if (!start.info->has_training_state)
     throw DataError(
         fmt::format("{}: holds no training state to resume from; give it as `config` "
@@ -353,6 +355,7 @@ TrainingStart start_training(const TrainOptions& options, Communicator& communic
                       options.config.string()));
     start.weights = options.config;
     start.info = open_model_info(options.config, communicator);
+    require_no_ease_beside(start.info->network, start.where);
     start.info->has_training_state = false;  // its weights alone
     start.network = begun_again(start.info->network, data_sources(options, start.where));
     put_settings(options, start.network, log);

@@ -87,7 +87,13 @@ def one_run(programs, args, name, files, recipe, seed):
 def chosen_by(run):
     """The settings that the recipe chose for itself, in words; None of a recipe that chooses nothing."""
     chosen = run["chosen"]
-    return chosen and (chosen["candidates"][chosen["chosen"]]["settings"] if chosen["candidates"] else chosen["not_searched"])
+    if not chosen or not chosen["candidates"]:
+        return chosen and chosen["not_searched"]
+    candidate = chosen["candidates"][chosen["chosen"]]
+    if not chosen["chosen_with_ease"]:
+        return candidate["settings"]
+    beside = candidate["with_ease"]
+    return f"{candidate['settings']}, and {beside['weight']:g} times ease, lambda {beside['lambda']:g}"
 
 
 def row(name, recipe, runs):

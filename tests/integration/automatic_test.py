@@ -114,11 +114,18 @@ class Automatic(ProgramTest):
         self.assertGreaterEqual(len(chosen["candidates"]), 2)
         self.assertEqual((chosen["metric"], chosen["budget"]), ("ndcg@20", budget))
         values = [one.get("value", -1) for one in chosen["candidates"]]
-        self.assertEqual(values.index(max(values)), chosen["best"])
-        self.assertEqual((chosen["plain_value"], chosen["best_value"]), (values[0], max(values)))  # all of the same examples
-        self.assertIn(chosen["chosen"], (0, chosen["best"]))
+        sums = [one.get("with_ease", {"value": -1})["value"] for one in chosen["candidates"]]
+        of_best = sums if chosen["best_with_ease"] else values
+        self.assertEqual(of_best.index(max(of_best)), chosen["best"])
+        self.assertEqual(chosen["best_with_ease"], max(sums) > 1.005 * max(values))
+        self.assertEqual((chosen["plain_value"], chosen["best_value"]), (values[0], max(of_best)))  # all of the same examples
+        self.assertIn((chosen["chosen"], chosen["chosen_with_ease"]), ((0, False), (chosen["best"], chosen["best_with_ease"])))
         best = chosen["candidates"][chosen["chosen"]]
-        self.assertIn(f"{best['settings']}: ndcg@20 {best['value']:.4f} on held-back entries", said)
+        beside = best.get("with_ease")
+        settings, value = best["settings"], best["value"]
+        if chosen["chosen_with_ease"]:
+            settings, value = f"{settings}, and {beside['weight']:g} times ease, lambda {beside['lambda']:g}", beside["value"]
+        self.assertIn(f"{settings}: ndcg@20 {value:.4f} on held-back entries", said)
         again = self.succeed("trainer", "--repeat", "run/run.json", "-n", "straight.nc").stderr
         self.assertNotIn("candidate", again)
         self.assertIn("same bytes", again)

@@ -224,9 +224,9 @@ std::vector<Finding> findings_of(std::size_t examples, double gain, std::mt19937
 TEST(Conclusion, KeepsThePlainRecipeUnlessAnotherIsBetterBeyondChance) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     std::mt19937_64 random(seed);
-    EXPECT_EQ(conclude(findings_of(500, 0.05, random)).chosen, 1u) << "seed " << seed;
-    EXPECT_EQ(conclude(findings_of(500, -0.05, random)).chosen, 0u) << "seed " << seed;
-    EXPECT_EQ(conclude(findings_of(3, 0.001, random)).chosen, 0u) << "seed " << seed;
+    EXPECT_EQ(conclude(findings_of(500, 0.05, random)).chosen.number, 1u) << "seed " << seed;
+    EXPECT_EQ(conclude(findings_of(500, -0.05, random)).chosen.number, 0u) << "seed " << seed;
+    EXPECT_EQ(conclude(findings_of(3, 0.001, random)).chosen.number, 0u) << "seed " << seed;
   }
 }
 
@@ -239,8 +239,9 @@ TEST(Conclusion, TakesAClearLeadThatIsLikely) {
     const Difference& difference = conclusion.difference;
     const bool is_clear = difference.b > 1.005 * difference.a;
     const bool is_taken = difference.p <= 0.05 || (is_clear && difference.p <= 0.2);
-    EXPECT_EQ(conclusion.chosen == 1, conclusion.best == 1 && is_taken) << "seed " << seed;
-    likely += conclusion.chosen == 1 && difference.p > 0.05;
+    EXPECT_EQ(conclusion.chosen.number == 1, conclusion.best.number == 1 && is_taken)
+        << "seed " << seed;
+    likely += conclusion.chosen.number == 1 && difference.p > 0.05;
   }
   EXPECT_GT(likely, 0u);
 }

@@ -173,11 +173,10 @@ void EaseData::gram(Executor& executor, double lambda, MatrixView<double> gram) 
   });
 }
 
-Matrix<double> ease_inverse(Dataset& input, Dataset& target, Index items, double lambda,
-                            Executor& executor) {
-  Matrix<double> matrix(items, items);
+Matrix<double> ease_inverse(const EaseData& data, double lambda, Executor& executor) {
+  Matrix<double> matrix(data.items(), data.items());
   const MatrixView<double> p = matrix.view();
-  EaseData(input, target, items).gram(executor, lambda, p);
+  data.gram(executor, lambda, p);
   if (!(invert_symmetric(executor, p) > 0.0))
     throw UsageError(fmt::format(
         "`lambda` {:g} is too small for these data: their Gram matrix has no inverse in float64; "
@@ -186,15 +185,18 @@ Matrix<double> ease_inverse(Dataset& input, Dataset& target, Index items, double
   return matrix;
 }
 
-void set_ease_weights(const Matrix<double>& inverse, Executor& executor, Network& network) {
+void set_ease_weights(const Matrix<double>& inverse, const std::vector<double>& factors,
+                      Executor& executor, Network& network, int edge) {
   const auto p = inverse.view();
   std::vector<double> scale(std::size_t(p.rows), 0.0);
   for (Index j = 0; j < p.rows; ++j) scale[std::size_t(j)] = -1.0 / p(j, j);
-  scatter_rows(network, 0, 0, [&](Index first, MatrixView<float> rows) {
+  scatter_rows(network, edge, 0, [&](Index first, MatrixView<float> rows) {
     executor.for_ranges(rows.rows, kRows, [&](Index begin, Index end, int) {
       for (Index r = begin; r < end; ++r) {
+        const double factor = factors.empty() ? 1.0 : factors[std::size_t(first + r)];
         for (Index c = 0; c < rows.cols; ++c)
-          rows(r, c) = c == first + r ? 0.0f : float(p(first + r, c) * scale[std::size_t(c)]);
+          rows(r, c) =
+              c == first + r ? 0.0f : float(factor * p(first + r, c) * scale[std::size_t(c)]);
       }
     });
   });

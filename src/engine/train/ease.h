@@ -33,6 +33,8 @@ class EaseData {
   EaseData(Dataset& input, Dataset& target, Index items);
   /// X'X + lambda I: the lower triangle of `gram`. The same bits on any number of lanes.
   void gram(Executor& executor, double lambda, MatrixView<double> gram) const;
+  Index items() const { return items_; }
+  RowOffset entries() const { return user_begin_.back(); }
 
  private:
   void add(const CsrView& rows);
@@ -44,13 +46,12 @@ class EaseData {
   std::vector<float> value_, by_item_;  // empty where all are 1
 };
 
-/// P [items x items]. Throws UsageError where lambda is too small for the
-/// inverse in float64, and what EaseData throws.
-Matrix<double> ease_inverse(Dataset& input, Dataset& target, Index items, double lambda,
-                            Executor& executor);
+/// P [items x items]. Throws UsageError where lambda is too small for the inverse in float64.
+Matrix<double> ease_inverse(const EaseData& data, double lambda, Executor& executor);
 
-/// The weights of a network that require_ease() takes, whose matrix is zero, from P, which rank 0
-/// has. All ranks call it together.
-void set_ease_weights(const Matrix<double>& inverse, Executor& executor, Network& network);
+/// The weights of an edge between as many units, from P, which rank 0 has; the rows are multiplied
+/// by `factors` [items], or by 1 where there are none. All ranks call it together.
+void set_ease_weights(const Matrix<double>& inverse, const std::vector<double>& factors,
+                      Executor& executor, Network& network, int edge);
 
 }  // namespace norn

@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kPasses = 3.0;       // forward, the sources' deltas, the gradients
 constexpr double kEvaluations = 3.0;  // of a training: one before its end, two at it
+constexpr double kSums = 4.0;         // evaluations with EASE beside it
 
 // As many digits as a recipe gives.
 float scaled(float value, double factor) {
@@ -39,10 +40,12 @@ Work work_of(const Candidate& candidate, const SearchFacts& facts) {
   const double entries = double(std::max<std::int64_t>(1, facts.data.entries));
   const double items = double(std::max<Index>(1, facts.data.width));
   const double row = entries / examples;
-  if (!candidate.is_network()) return {items * items * items + entries * row, entries * items};
+  const double inverse = items * items * items + entries * row;
+  if (!candidate.is_network()) return {inverse, entries * items};
   NetworkDescriptor network = network_of(candidate, facts);
   const double forward = double(hidden_of(network)->units()) * (row + items) * examples;
-  return {kPasses * double(network.training.epochs) * forward, kEvaluations * forward};
+  const double sums = facts.has_sums ? inverse + kSums * (forward + entries * items) : 0.0;
+  return {kPasses * double(network.training.epochs) * forward, kEvaluations * forward + sums};
 }
 
 }  // namespace
@@ -75,6 +78,10 @@ NetworkDescriptor network_of(const Candidate& candidate, const SearchFacts& fact
   LayerDescriptor& hidden = *hidden_of(network);
   hidden.extent[0] =
       std::max<Index>(1, Index(std::llround(double(hidden.extent[0]) * candidate.width)));
+  if (candidate.ease_weight > 0.0) {
+    training.ease_weight = float(candidate.ease_weight);
+    training.ease_lambda = float(candidate.ease_lambda);
+  }
   return network;
 }
 

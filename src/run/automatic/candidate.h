@@ -16,6 +16,9 @@ struct Candidate {
   double length = 1.0;  ///< epochs
   double width = 1.0;   ///< hidden units
   double lambda = 1.0;  ///< of EASE
+  /// Of a network: how often EASE's scores are added, 0: not at all; and that EASE's lambda.
+  double ease_weight = 0.0;
+  double ease_lambda = 0.0;
 
   bool is_network() const { return recipe != RecipeKind::ease; }
   bool operator==(const Candidate&) const = default;
@@ -31,6 +34,7 @@ struct SearchFacts {
   bool rate_is_given = false;
   bool length_is_given = false;
   bool has_ease = false;  ///< the data are such as EASE is for
+  bool has_sums = false;  ///< and EASE is tried beside every network, too
 };
 
 /// The complete descriptor, as of make_recipe().

@@ -21,7 +21,17 @@ JsonValue json_of(const Finding& finding, const SearchFacts& facts) {
   value.set("settings", settings_of(network, finding.candidate));
   value.set("cost", cost_of(finding.candidate, facts).in_search());
   if (finding.failed) return value.set("failed", finding.failure);
-  return value.set("value", finding.value);
+  value.set("value", finding.value);
+  if (!(finding.ease_weight > 0.0)) return value;
+  JsonValue sum = JsonValue::object();
+  sum.set("weight", finding.ease_weight).set("lambda", finding.ease_lambda);
+  sum.set("value", finding.ease_value);
+  return value.set("with_ease", sum);
+}
+
+double value_of(const Pick& pick, const std::vector<Finding>& findings) {
+  const Finding& finding = findings[pick.number];
+  return pick.with_ease ? finding.ease_value : finding.value;
 }
 
 // "+11.0 % over the plain recipe, +-1.2".
@@ -35,23 +45,46 @@ std::string gain_text(const Difference& difference) {
 
 }  // namespace
 
+Pick best_pick(const std::vector<Finding>& findings) {
+  const std::vector<Tried> tried(findings.begin(), findings.end());
+  const Pick alone{best_of(tried).value(), false};
+  Pick best = alone;
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    const Finding& finding = findings[i];
+    if (finding.failed || !(finding.ease_weight > 0.0)) continue;
+    if (is_clearly_better(finding.ease_value, value_of(alone, findings)) &&
+        finding.ease_value > value_of(best, findings))
+      best = {i, true};
+  }
+  return best;
+}
+
+Candidate candidate_of(const Pick& pick, const std::vector<Finding>& findings) {
+  Candidate candidate = findings[pick.number].candidate;
+  if (pick.with_ease) {
+    candidate.ease_weight = findings[pick.number].ease_weight;
+    candidate.ease_lambda = findings[pick.number].ease_lambda;
+  }
+  return candidate;
+}
+
 Conclusion conclude(const std::vector<Finding>& findings) {
   Conclusion conclusion;
-  const std::vector<Tried> tried(findings.begin(), findings.end());
-  conclusion.best = best_of(tried).value();
-  const Finding& best = findings[conclusion.best];
+  conclusion.best = best_pick(findings);
+  const Finding& best = findings[conclusion.best.number];
+  const ExampleColumn& best_values = conclusion.best.with_ease ? best.ease_values : best.values;
   const Finding& plain = findings.front();
   conclusion.difference.a = plain.value;
-  conclusion.difference.b = best.value;
-  if (conclusion.best != 0 && !plain.values.empty()) {
+  conclusion.difference.b = value_of(conclusion.best, findings);
+  if (conclusion.best != Pick() && !plain.values.empty()) {
+    const bool is_clear = is_clearly_better(conclusion.difference.b, plain.value);
     conclusion.difference =
-        paired_differences(std::span(&plain.values, 1), std::span(&best.values, 1), Resampling())
+        paired_differences(std::span(&plain.values, 1), std::span(&best_values, 1), Resampling())
             .front();
-    const bool is_likely =
-        is_clearly_better(best.value, plain.value) && conclusion.difference.p <= kLikely;
+    const bool is_likely = is_clear && conclusion.difference.p <= kLikely;
     if (is_likely || conclusion.difference.better > 0) conclusion.chosen = conclusion.best;
   }
-  const Finding& chosen = findings[conclusion.chosen];
+  const Finding& chosen = findings[conclusion.chosen.number];
   conclusion.still_rises = still_rises(chosen.earlier, chosen.value);
   return conclusion;
 }
@@ -61,8 +94,12 @@ std::string settings_of(const NetworkDescriptor& network, const Candidate& candi
   const TrainingDescriptor& training = network.training;
   const LayerDescriptor* hidden = network.find("Hidden");
   if (!hidden) return fmt::format("{}, lambda {:g}", recipe, training.lambda);
-  return fmt::format("{}, {} hidden units, rate {:g}, {}", recipe, hidden->units(), training.rate,
-                     counted(training.epochs, "epoch"));
+  const std::string ease = training.ease_weight > 0.0f
+                               ? fmt::format(", and {:g} times ease, lambda {:g}",
+                                             training.ease_weight, training.ease_lambda)
+                               : "";
+  return fmt::format("{}, {} hidden units, rate {:g}, {}{}", recipe, hidden->units(), training.rate,
+                     counted(training.epochs, "epoch"), ease);
 }
 
 std::string record_of(const SearchStory& story, const std::vector<Finding>& findings,
@@ -77,9 +114,11 @@ std::string record_of(const SearchStory& story, const std::vector<Finding>& find
     record.set("not_searched", story.not_searched);
   } else {
     const Difference& difference = conclusion.difference;
-    record.set("chosen", conclusion.chosen).set("best", conclusion.best);
+    record.set("chosen", conclusion.chosen.number).set("best", conclusion.best.number);
+    record.set("chosen_with_ease", conclusion.chosen.with_ease);
+    record.set("best_with_ease", conclusion.best.with_ease);
     record.set("plain_value", difference.a).set("best_value", difference.b);
-    if (conclusion.best != 0)
+    if (conclusion.best != Pick())
       record.set("difference_low", difference.interval.low)
           .set("difference_high", difference.interval.high)
           .set("p", difference.p);
@@ -101,17 +140,17 @@ std::vector<std::string> lines_of(const SearchStory& story, const std::vector<Fi
                                 settings_of(network_of(plain, facts), plain)));
     return lines;
   }
-  const auto shown = [&](std::size_t number) {
-    const Candidate& candidate = findings[number].candidate;
+  const auto shown = [&](const Pick& pick) {
+    const Candidate candidate = candidate_of(pick, findings);
     return settings_of(network_of(candidate, facts), candidate);
   };
-  const Finding& chosen = findings[conclusion.chosen];
   std::string line =
-      fmt::format("chose {}{}: {} {:.4f} on {}", conclusion.chosen == 0 ? "the plain recipe, " : "",
-                  shown(conclusion.chosen), story.metric, chosen.value, story.held_back);
-  if (conclusion.chosen != 0)
+      fmt::format("chose {}{}: {} {:.4f} on {}",
+                  conclusion.chosen == Pick() ? "the plain recipe, " : "", shown(conclusion.chosen),
+                  story.metric, value_of(conclusion.chosen, findings), story.held_back);
+  if (conclusion.chosen != Pick())
     line += fmt::format(" ({})", gain_text(conclusion.difference));
-  else if (conclusion.best != 0)
+  else if (conclusion.best != Pick())
     line += fmt::format("; no difference to the best, {} ({})", shown(conclusion.best),
                         gain_text(conclusion.difference));
   else

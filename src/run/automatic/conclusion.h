@@ -9,9 +9,23 @@
 /// What a search comes to: which candidate is chosen, how sure that is, and how it is told.
 namespace norn::run {
 
+/// A finding, as its network is or with EASE beside it.
+struct Pick {
+  std::size_t number = 0;  ///< from 0
+  bool with_ease = false;
+  bool operator==(const Pick&) const = default;
+};
+
+/// The largest value of all that have one; with EASE beside it where that is clearly better than
+/// all without.
+Pick best_pick(const std::vector<Finding>& findings);
+
+/// What is trained for it.
+Candidate candidate_of(const Pick& pick, const std::vector<Finding>& findings);
+
 struct Conclusion {
-  std::size_t chosen = 0;    ///< number of the finding, from 0
-  std::size_t best = 0;      ///< the largest value, which may be chance
+  Pick chosen;
+  Pick best;                 ///< the largest value, which may be chance
   Difference difference;     ///< of the recipe as it is and the best
   bool still_rises = false;  ///< the value of what is chosen, at the end of its training
 };

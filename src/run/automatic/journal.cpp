@@ -33,14 +33,28 @@ Candidate candidate_of(const JsonValue& value) {
   return candidate;
 }
 
+JsonValue json_of(const ExampleColumn& column) {
+  JsonValue values = JsonValue::array();
+  for (const double one : column) values.push(one);
+  return values;
+}
+
+ExampleColumn column_of(const JsonValue& values) {
+  ExampleColumn column;
+  for (const JsonValue& one : values.entries()) column.push_back(one.number_or(kNone));
+  return column;
+}
+
 JsonValue json_of(const Finding& finding) {
   JsonValue value = JsonValue::object();
   value.set("candidate", to_json(finding.candidate)).set("value", finding.value);
   value.set("failed", finding.failed).set("failure", finding.failure);
   value.set("earlier", finding.earlier);
-  JsonValue values = JsonValue::array();
-  for (const double one : finding.values) values.push(one);
-  return value.set("values", values);
+  value.set("values", json_of(finding.values));
+  if (!(finding.ease_weight > 0.0)) return value;
+  value.set("ease_weight", finding.ease_weight).set("ease_lambda", finding.ease_lambda);
+  value.set("ease_value", finding.ease_value);
+  return value.set("ease_values", json_of(finding.ease_values));
 }
 
 Finding finding_of(const JsonValue& value) {
@@ -50,8 +64,12 @@ Finding finding_of(const JsonValue& value) {
   finding.failed = value["failed"].bool_or(false);
   finding.failure = value["failure"].text_or("");
   finding.earlier = value["earlier"].number_or(kNone);
-  for (const JsonValue& one : value["values"].entries())
-    finding.values.push_back(one.number_or(kNone));
+  finding.values = column_of(value["values"]);
+  finding.ease_weight = value["ease_weight"].number_or(0.0);
+  if (!(finding.ease_weight > 0.0)) return finding;
+  finding.ease_lambda = value["ease_lambda"].number_or(0.0);
+  finding.ease_value = value["ease_value"].number_or(kNone);
+  finding.ease_values = column_of(value["ease_values"]);
   return finding;
 }
 

@@ -31,6 +31,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kMostCandidates = 32;
+constexpr double kEaseWeight = 128.0;  // beside a network that sees rows of length 1: it fits many
+constexpr double kMostSums = 32.0;     // times as many, or as few, are tried
 constexpr std::size_t kLargestJournal = std::size_t(1) << 32;
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
@@ -96,6 +98,7 @@ class Search {
     facts_.has_ease = allows_ease() && is_true([&] {
                         return are_for_ease(run.data->set_of(0), run.data->set_of(target));
                       });
+    facts_.has_sums = facts_.has_ease && has_room_for_ease(facts_, story_.budget);
     run.validation = open_validation(part, start.network, *run.data, log_);
     const bool by_entry = start.network.training.validation.by == ValidationBy::entry;
     if (!part.validation.has_data() && !is_true([&] {
@@ -202,7 +205,8 @@ class Search {
 
   // False: it was stopped.
   bool try_out(const Candidate& candidate) {
-    const NetworkDescriptor network = described(candidate);
+    NetworkDescriptor network = described(candidate);
+    if (facts_.has_sums && candidate.is_network()) network.training.ease_lambda = lambda_beside();
     const std::size_t number = journal_.findings.size() + 1;
     const TrainOptions part = candidate_options(options_, network, number);
     log_.info(fmt::format("candidate {}: {} ({}), cost {:.2f} of {:g}", number, name_of(candidate),
@@ -211,8 +215,9 @@ class Search {
     Finding finding;
     finding.candidate = candidate;
     finding.value = kNone;
-    const auto measure = [&](Network& trained, const Validation& validation) {
-      this->measure(trained, validation, finding);
+    const auto measure = [&](Network& trained, const Validation& validation, EaseBeside& ease) {
+      finding.value = this->measure(trained, validation, finding.values);
+      if (ease.is_on()) measure_sums(trained, validation, ease, finding);
     };
     try {
       const TrainResult result = make_(part, observer_of(network), measure);
@@ -245,16 +250,54 @@ class Search {
     return observer;
   }
 
-  void measure(Network& network, const Validation& validation, Finding& finding) const {
+  double measure(Network& network, const Validation& validation, ExampleColumn& values) const {
     const ValidationCriterion criterion{{metric_.k}, metric_};
     EvaluationSettings settings = evaluation_settings(validation, criterion);
     const DataBinding& data = *validation.data->data;
-    finding.values.assign(std::size_t(data.examples()), kNone);
+    values.assign(std::size_t(data.examples()), kNone);
     settings.on_example = [&](Index example, const MetricsAtK& at) {
-      finding.values[std::size_t(example)] = metric_.value_of({at}, 0.0);
+      values[std::size_t(example)] = metric_.value_of({at}, 0.0);
     };
     const Evaluation evaluation = evaluate(network, data, settings);
-    finding.value = metric_.value_of(evaluation.metrics, evaluation.cost);
+    return metric_.value_of(evaluation.metrics, evaluation.cost);
+  }
+
+  // Of the best EASE so far; before there is one, its rule's.
+  float lambda_beside() const {
+    Candidate best;
+    best.recipe = RecipeKind::ease;
+    double value = 0.0;
+    for (const Finding& finding : journal_.findings)
+      if (!finding.candidate.is_network() && !finding.failed && finding.value > value) {
+        value = finding.value;
+        best = finding.candidate;
+      }
+    return network_of(best, facts_).training.lambda;
+  }
+
+  // EASE beside it, twice or half as often while that is better.
+  void measure_sums(Network& trained, const Validation& validation, EaseBeside& ease,
+                    Finding& finding) const {
+    const std::unique_ptr<Network> joined = ease.join(trained);
+    const auto is_better = [&](double weight) {
+      ExampleColumn values;
+      ease.weigh(*joined, weight);
+      const double value = measure(*joined, validation, values);
+      if (finding.ease_weight > 0.0 && !(value > finding.ease_value)) return false;
+      finding.ease_weight = weight;
+      finding.ease_lambda = trained.descriptor().training.ease_lambda;
+      finding.ease_value = value;
+      finding.ease_values = std::move(values);
+      return true;
+    };
+    is_better(kEaseWeight);
+    for (const double factor : {2.0, 0.5}) {
+      double weight = kEaseWeight * factor;
+      while (weight <= kEaseWeight * kMostSums && weight * kMostSums >= kEaseWeight &&
+             is_better(weight))
+        weight *= factor;
+      if (finding.ease_weight > kEaseWeight) break;
+    }
   }
 
   // There is no search without the recipe as it is.
@@ -272,9 +315,11 @@ class Search {
                             finding.value));
     journal_.findings.push_back(std::move(finding));
     journal_.earlier.reset();
-    const std::size_t best = best_of(tried(journal_.findings.size())).value();
-    for (std::size_t i = 1; i < journal_.findings.size(); ++i)
-      if (i != best) journal_.findings[i].values.clear();
+    const Pick best = best_pick(journal_.findings);
+    for (std::size_t i = 0; i < journal_.findings.size(); ++i) {
+      if (i != 0 && best != Pick{i, false}) journal_.findings[i].values.clear();
+      if (best != Pick{i, true}) journal_.findings[i].ease_values.clear();
+    }
     write_journal();
     if (communicator_.rank() == 0 && !model.empty()) remove_checkpoints(model);
   }
@@ -298,9 +343,11 @@ class Search {
   Choice choose() {
     Conclusion conclusion;
     if (communicator_.rank() == 0) conclusion = conclude(journal_.findings);
-    const std::string chosen = text_of_rank_0(communicator_, std::to_string(conclusion.chosen));
-    Choice choice =
-        made_of(journal_.findings[std::size_t(std::stoul(chosen))].candidate, conclusion);
+    const std::string number = std::to_string(conclusion.chosen.number);
+    const std::string chosen =
+        text_of_rank_0(communicator_, number + (conclusion.chosen.with_ease ? "+" : ""));
+    const Pick pick{std::size_t(std::stoul(chosen)), chosen.back() == '+'};
+    Choice choice = made_of(candidate_of(pick, journal_.findings), conclusion);
     choice.record = text_of_rank_0(communicator_, choice.record);
     return choice;
   }

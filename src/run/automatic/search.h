@@ -3,6 +3,7 @@
 
 #include "norn/run/train.h"
 #include "src/engine/train/trainer.h"
+#include "src/run/closed_form.h"
 
 #include <functional>
 #include <optional>
@@ -13,7 +14,7 @@
 namespace norn::run {
 
 /// Told of a network that has been trained as a part of a search: it is measured, and not kept.
-using OnTrained = std::function<void(Network&, const Validation&)>;
+using OnTrained = std::function<void(Network&, const Validation&, EaseBeside&)>;
 /// Makes a training that is a part of a search. All ranks call it together.
 using MakePart =
     std::function<TrainResult(const TrainOptions&, const TrainObserver&, const OnTrained&)>;

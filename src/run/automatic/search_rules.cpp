@@ -92,6 +92,13 @@ class Walk {
 
 using Outcome = Walk::Outcome;
 
+// How many of them the budget has room for.
+Index most_ease(const SearchFacts& facts, double budget) {
+  Candidate ease;
+  ease.recipe = RecipeKind::ease;
+  return Index(kEaseShare * budget / cost_of(ease, facts).in_search());
+}
+
 void plain(Walk& walk) {
   walk.look({});
 }
@@ -101,7 +108,7 @@ void closed_forms(Walk& walk) {
   Candidate ease;
   ease.recipe = RecipeKind::ease;
   if (!walk.facts().has_ease) return;
-  const auto most = Index(kEaseShare * walk.budget() / cost_of(ease, walk.facts()).in_search());
+  const Index most = most_ease(walk.facts(), walk.budget());
   if (most < kLeastEase) return;
   const auto value_at = [&](double lambda) {
     ease.lambda = lambda;
@@ -186,6 +193,10 @@ NextCandidate next_candidate(const SearchFacts& facts, const std::vector<Tried>&
     if (walk.is_over() || !walk.has_network()) break;
   }
   return walk.next();
+}
+
+bool has_room_for_ease(const SearchFacts& facts, double budget) {
+  return most_ease(facts, budget) >= kLeastEase;
 }
 
 bool is_clearly_better(double value, double than) {

@@ -30,6 +30,9 @@ struct NextCandidate {
 NextCandidate next_candidate(const SearchFacts& facts, const std::vector<Tried>& tried,
                              double budget);
 
+/// Whether EASE, with a few values of lambda, is no more than a part of the budget.
+bool has_room_for_ease(const SearchFacts& facts, double budget);
+
 /// Whether a value is better than another one by more than half a percent, which the draws of a
 /// training alone seldom bring.
 bool is_clearly_better(double value, double than);
