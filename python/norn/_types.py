@@ -81,12 +81,8 @@ if TYPE_CHECKING:
         threads: int
         precision: str
 
-    class WithEase(TypedDict):
-        """A network with EASE's scores, `weight` times, beside its own."""
-
-        weight: float
-        lambda_: float
-        value: float
+    #: A network with EASE's scores, `weight` times, beside its own; `lambda` is that EASE's.
+    WithEase = TypedDict("WithEase", {"weight": float, "lambda": float, "value": float})
 
     class Candidate(TypedDict, total=False):
         """A training of the recipe "auto": factors of what its recipe says, and what it came to. Of EASE `lambda` stands for three of

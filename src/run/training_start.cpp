@@ -108,19 +108,24 @@ std::string setting_text(const EntryWeights& weights) {
   return text;
 }
 
+ModelInfo resumable_info(const TensorFileReader& file, const std::string& where) {
+  ModelInfo info = read_model_info(file);
+  require_no_ease_beside(info.network, where);
+  if (!info.has_training_state)
+    throw DataError(
+        fmt::format("{}: holds no training state to resume from; give it as `config` "
+                    "to start a new run with its weights",
+                    where));
+  return info;
+}
+
 TrainingStart resume_from(const fs::path& path, const TrainOptions& options,
                           Communicator& communicator, const Log& log) {
   const TensorFileReader file(path);
   TrainingStart start;
   start.where = path.string();
   start.weights = path;
-  start.info = read_model_info(file);
-  require_no_ease_beside(start.info->network, start.where);
-  if (!start.info->has_training_state)
-    throw DataError(
-        fmt::format("{}: holds no training state to resume from; give it as `config` "
-                    "to start a new run with its weights",
-                    path.string()));
+  start.info = resumable_info(file, start.where);
   start.network = start.info->network;
   start.state = start.info->state;
   start.resumed = true;

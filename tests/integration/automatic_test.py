@@ -157,13 +157,14 @@ class Automatic(ProgramTest):
         self.assertIn("has no room for a search", self.search("model.nc").stderr)
 
     def test_ease_is_chosen_where_it_is_better(self):
-        """Networks of one epoch learn next to nothing."""
+        """By itself or beside a network: networks of one epoch learn next to nothing."""
         self.settings = ["--epochs", 1, "--budget", 2000]
         rows = random_rows(self.random, 400, 60, groups=4)
         self.write_rows("own.nc", 60, rows)
         prefix = self.random.choice([(), mpirun(2) or ()])
         self.search("model.nc", "--rate", 0.00001, "--run-dir", "run", prefix=prefix)
-        self.assertEqual(self.chosen("run")["candidates"][self.chosen("run")["chosen"]]["recipe"], "ease")
+        chosen = self.chosen("run")
+        self.assertTrue(chosen["chosen_with_ease"] or chosen["candidates"][chosen["chosen"]]["recipe"] == "ease", chosen)
         self.only_files("model.nc")
         self.search("model.nc", "--rate", 0.00001, "--resume")
         self.search("straight.nc", "--rate", 0.00001, "--threads", 3)

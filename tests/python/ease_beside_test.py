@@ -50,8 +50,7 @@ def test_its_scores_are_the_sum_of_both(draw):
     ease = parameter(fit_ease(matrix, lambda_)).astype(np.float64)
     rows = matrix.toarray().astype(np.float64)
     if description["Layers"][0].get("Normalize"):
-        counts = (1 if not description["Layers"][0].get("InputWeighting") else feature_weights(joined))
-        lengths = np.linalg.norm(rows * counts, axis=1, keepdims=True)
+        lengths = np.linalg.norm(rows * feature_weights(description["Layers"][0], matrix), axis=1, keepdims=True)
         rows = np.divide(rows, lengths, out=np.zeros_like(rows), where=lengths > 0)
     expected = weight * rows @ ease
     if activation == "SoftMax":
@@ -66,8 +65,12 @@ def fit_ease(matrix, lambda_):
     return norn.Ease(regularization=lambda_, device="cpu", threads=1).fit(matrix)
 
 
-def feature_weights(model):
-    return next(values for name, values in model.network_.parameters.items() if "weights of features" in name).astype(np.float64)
+def feature_weights(layer, matrix):
+    examples, counts = matrix.shape[0], np.bincount(matrix.indices, minlength=matrix.shape[1])
+    scheme = layer.get("InputWeighting", {}).get("Scheme")
+    if scheme is None:
+        return np.ones(matrix.shape[1])
+    return np.log((1 + examples) / (1 + counts)) + 1 if scheme == "InverseDocumentFrequency" else np.sqrt(examples / np.maximum(1, counts))
 
 
 def test_it_is_saved_and_read_and_stays_as_it_is(draw, tmp_path):
@@ -78,8 +81,9 @@ def test_it_is_saved_and_read_and_stays_as_it_is(draw, tmp_path):
     for one, other in zip(model.recommend(matrix), again.recommend(matrix), strict=True):
         assert np.array_equal(one, other)
     for trained in (model, again):
-        with pytest.raises(norn.UsageError, match="EASE beside its network"):
+        with pytest.raises(norn.UsageError) as caught:
             trained.partial_fit(matrix)
+        assert "the model: has EASE beside its network, and steps would change both; train it anew, on all data" in str(caught.value)
 
 
 def test_the_trainer_makes_the_same_bytes_again_and_resumed(draw, programs, tmp_path):
@@ -102,10 +106,10 @@ def test_the_trainer_makes_the_same_bytes_again_and_resumed(draw, programs, tmp_
 
 @pytest.mark.parametrize("change, message", [
     ({"Training": {"EaseLambda": 0}}, "needs an EaseLambda above 0"),
-    ({"Output": {"Source": ["Hidden", "Input"]}}, "not fed by the Input layer"),
-    ({"Output": {"WeightNorm": 2.0}}, "without WeightNorm"),
-    ({"Output": {"EntryWeights": {"Scheme": "Linear", "Alpha": 2}}}, "without EntryWeights"),
-    ({"Input": {"Sparse": False}}, "\"Sparse\": true")])
+    ({"Output": {"Source": ["Hidden", "Input"]}}, "needs one Output layer, not fed by the Input layer"),
+    ({"Output": {"WeightNorm": 2.0}}, "needs an Output layer with weights of its own, without WeightNorm"),
+    ({"Output": {"EntryWeights": {"Scheme": "Linear", "Alpha": 2}}}, "counts every entry once: without EntryWeights"),
+    ({"Input": {"Sparse": False}}, "needs one Input layer, with \"Sparse\": true")])
 def test_networks_that_cannot_have_it_are_refused_by_name(draw, change, message):
     network = network_for(draw, 0.3, 9)
     parts = {"Training": network["Training"], "Input": network["Layers"][0], "Output": network["Layers"][-1]}
@@ -114,6 +118,6 @@ def test_networks_that_cannot_have_it_are_refused_by_name(draw, change, message)
     if not network["Layers"][0]["Sparse"]:
         network["Layers"][0].pop("InputWeighting", None)
         network["Layers"][0].pop("Normalize", None)
-    with pytest.raises(norn.UsageError, match="EaseWeight") as caught:
+    with pytest.raises(norn.UsageError) as caught:
         fit(network, drawn(draw, users=30, items=20, valued=False))
-    assert message in str(caught.value)
+    assert f"network: EaseWeight, which adds EASE's scores, {message}" in str(caught.value)
