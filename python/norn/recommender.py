@@ -132,7 +132,7 @@ class Recommender:
         user_items, targets, weights, callbacks: as in `fit`; users are any number, of which fewer than the batch are one batch.
         epochs: passes over these data, with the rates that the schedule has for so many more.
 
-        Returns the recommender. Raises UsageError where columns are other units than those of the model.
+        Returns the recommender. Raises UsageError where columns are other units than those of the model, or EASE is beside its network.
         """
         epochs = integer("epochs", epochs)
         called = listed(callbacks)
