@@ -52,26 +52,34 @@ bool in_main_memory(const Context& context) {
   return context.compute.memory.is_host();
 }
 
+struct EaseRoom {
+  EaseMemory needed;
+  std::int64_t weights = 0;  // of the network, in main memory
+  std::int64_t available = 0;
+  std::int64_t all() const { return needed.gram_bytes + needed.entries_bytes + weights; }
+};
+
+EaseRoom room_for(const Dataset& input, Index items, const PreparedRun& run) {
+  return {ease_memory(items, input.row_entries()),
+          in_main_memory(*run.context) ? items * items * Index(sizeof(float)) : 0,
+          available_memory_bytes(run.context->compute.executor.lanes())};
+}
+
 // Refused before anything large is allocated, on all ranks: rank 0 computes.
 void require_room(const Dataset& input, Index items, const PreparedRun& run) {
-  Communicator& communicator = run.context->communicator;
-  const RowOffset entries = input.row_entries();
-  const bool on_host = in_main_memory(*run.context);
-  const EaseMemory needed = ease_memory(items, entries);
-  const Index weights = on_host ? items * items * Index(sizeof(float)) : 0;
-  const std::int64_t all = needed.gram_bytes + needed.entries_bytes + weights;
-  const std::int64_t available = available_memory_bytes(run.context->compute.executor.lanes());
-  if (!communicator.any(communicator.rank() == 0 && all > available)) return;
+  if (fits_ease(input, items, run)) return;
+  const EaseRoom room = room_for(input, items, run);
+  const Index fitting = most_ease_items(room.available, input.row_entries(), room.weights > 0);
   throw DeviceError(
       fmt::format("EASE of {} items needs {} of memory (Gram matrix in float64 {}, weights {}, "
                   "entries {}), but "
                   "{} are available, in which {} items fit; leave out items that few examples "
                   "have, use a larger "
                   "machine, or `recipe` sigmoid",
-                  with_thousands(items), human_bytes(double(all)),
-                  human_bytes(double(needed.gram_bytes)), human_bytes(double(weights)),
-                  human_bytes(double(needed.entries_bytes)), human_bytes(double(available)),
-                  with_thousands(most_ease_items(available, entries, on_host))));
+                  with_thousands(items), human_bytes(double(room.all())),
+                  human_bytes(double(room.needed.gram_bytes)), human_bytes(double(room.weights)),
+                  human_bytes(double(room.needed.entries_bytes)),
+                  human_bytes(double(room.available)), with_thousands(fitting)));
 }
 
 void require_items(Index inputs, Index outputs) {
@@ -132,14 +140,21 @@ void compute_closed_form(const TrainOptions& options, const PreparedRun& run, co
   set_ease_weights(inverse, {}, executor, network, 0);
 }
 
+bool fits_ease(const Dataset& input, Index items, const PreparedRun& run) {
+  Communicator& communicator = run.context->communicator;
+  const EaseRoom room = room_for(input, items, run);
+  return !communicator.any(communicator.rank() == 0 && room.all() > room.available);
+}
+
 EaseBeside::EaseBeside(const TrainingStart& start, const TrainOptions& options,
-                       const PreparedRun& run)
-    : is_on_(start.network.training.ease_lambda > 0.0f),
+                       const PreparedRun& run, bool is_for_search)
+    : is_on_(start.network.training.ease_weight > 0.0f ||
+             (is_for_search && start.network.training.ease_lambda > 0.0f)),
       where_(start.where),
       lambda_(start.network.training.ease_lambda),
       threads_(options.device.threads) {
   const NetworkDescriptor& network = run.graph.network;
-  if (!is_on_ && !(start.network.training.ease_weight > 0.0f)) return;
+  if (!is_on_) return;
   if (start.network.training.ease_weight > 0.0f) require_ease_beside(network, where_);
   shapes_ = run.data->shapes();
   const auto at = [&](LayerKind kind) {

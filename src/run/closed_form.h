@@ -31,14 +31,18 @@ std::unique_ptr<Network> make_closed_form(TrainingStart& start, const TrainOptio
 void compute_closed_form(const TrainOptions& options, const PreparedRun& run, const Log& log,
                          Network& network);
 
+/// Whether memory suffices for the EASE of a run whose runtime is made. All ranks call it together.
+bool fits_ease(const Dataset& input, Index items, const PreparedRun& run);
+
 /// EASE beside the network of a run, where its descriptor asks for it.
 class EaseBeside {
  public:
   EaseBeside() = default;
-  /// With an EaseLambda above 0: reads the training data, which have not been moved to a GPU.
-  /// Throws UsageError and DataError where EASE does not go with network and data, and DeviceError
-  /// where memory does not suffice. All ranks call it together.
-  EaseBeside(const TrainingStart& start, const TrainOptions& options, const PreparedRun& run);
+  /// With an EaseWeight above 0, or in a search an EaseLambda: reads the training data, which have
+  /// not been moved to a GPU. Throws UsageError and DataError where EASE does not go with network
+  /// and data, and DeviceError where memory does not suffice. All ranks call it together.
+  EaseBeside(const TrainingStart& start, const TrainOptions& options, const PreparedRun& run,
+             bool is_for_search);
   bool is_on() const { return is_on_; }
   /// The trained network with EASE's scores beside its own, 0 times.
   std::unique_ptr<Network> join(Network& trained);

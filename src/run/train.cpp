@@ -161,7 +161,7 @@ class TrainingRun {
     plan_on_device(options_, communicator_, run);
     require_memory(run.memory, run.settings, run.available_bytes);
     tell_plan(run);
-    EaseBeside ease(start, options_, run);
+    EaseBeside ease(start, options_, run, bool(on_trained_));
     if (run.settings.data_on_gpu) run.data->move_to(run.context->compute.memory, run.graph.network);
     auto network = std::make_unique<Network>(std::move(run.graph), run.data->shapes(), *run.context,
                                              start.network.training.batch, Pass::training);

@@ -178,14 +178,24 @@ TrainingStart resume_from(const fs::path& path, const TrainOptions& options,
 
 }  // namespace
 
+// Such a model has no training state: where no checkpoint is left, it is trained once more.
+bool has_ended_with_ease(const fs::path& model) {
+  try {
+    return path_exists(model) && has_ease_beside(read_model_info(TensorFileReader(model)).network);
+  } catch (const Error&) {  // damaged, which is told elsewhere
+    return false;
+  }
+}
+
 std::string choose_checkpoint(const TrainOptions& options, Communicator& communicator,
                               const Log& log) {
   std::string chosen;
   rank_0_alone(communicator, [&] {
     if (const auto found = newest_checkpoint(options, log))
       chosen = found->string();
-    else if (has_checkpoints(options.model) || has_checkpoints(options.checkpoint_base()) ||
-             has_checkpoints(options.refit_base()))
+    else if (!has_ended_with_ease(options.model) &&
+             (has_checkpoints(options.model) || has_checkpoints(options.checkpoint_base()) ||
+              has_checkpoints(options.refit_base())))
       throw DataError(
           fmt::format("{}: neither the model nor a checkpoint of it is whole and can be resumed "
                       "from; restore one of them, or start anew with `force` instead of `resume`",

@@ -102,6 +102,10 @@ def test_the_trainer_makes_the_same_bytes_again_and_resumed(draw, programs, tmp_
     assert (tmp_path / "other.nc").read_bytes() == bytes_
     run(programs / "trainer", "-c", tmp_path / "net.json", "-n", tmp_path / "model.nc", *options, "--resume")
     assert (tmp_path / "model.nc").read_bytes() == bytes_
+    for file in tmp_path.glob("model.epoch*.nc"):
+        file.unlink()
+    run(programs / "trainer", "-c", tmp_path / "net.json", "-n", tmp_path / "model.nc", *options, "--resume", "--threads", "2")
+    assert (tmp_path / "model.nc").read_bytes() == bytes_
 
 
 @pytest.mark.parametrize("change, message", [

@@ -60,6 +60,13 @@ bool has_ease_beside(const NetworkDescriptor& network) {
   return input && output && feeds(*input, *output);
 }
 
+NetworkDescriptor without_ease_beside(NetworkDescriptor network) {
+  if (!has_ease_beside(network)) return network;
+  std::erase(std::ranges::find(network.layers, LayerKind::output, &LayerDescriptor::kind)->sources,
+             only(network, LayerKind::input)->name);
+  return network;
+}
+
 void require_no_ease_beside(const NetworkDescriptor& network, const std::string& where) {
   if (has_ease_beside(network))
     throw UsageError(fmt::format(
@@ -74,7 +81,6 @@ void require_ease_beside(const NetworkDescriptor& network, const std::string& wh
   };
   const LayerDescriptor* input = only(network, LayerKind::input);
   const LayerDescriptor* output = only(network, LayerKind::output);
-  need(network.training.method == TrainingMethod::steps, "goes with the Method Steps alone");
   need(input && input->sparse, "needs one Input layer, with \"Sparse\": true");
   need(output && !feeds(*input, *output), "needs one Output layer, not fed by the Input layer");
   need(output->shared_weights.empty() && output->weight_norm == 0.0f &&

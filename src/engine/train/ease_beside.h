@@ -14,6 +14,9 @@ namespace norn {
 /// Whether a network has them already.
 bool has_ease_beside(const NetworkDescriptor& network);
 
+/// The network that was trained, of one that may have them.
+NetworkDescriptor without_ease_beside(NetworkDescriptor network);
+
 /// Throws UsageError, naming `where`, for one that has: steps would change both.
 void require_no_ease_beside(const NetworkDescriptor& network, const std::string& where);
 

@@ -98,7 +98,6 @@ class Search {
     facts_.has_ease = allows_ease() && is_true([&] {
                         return are_for_ease(run.data->set_of(0), run.data->set_of(target));
                       });
-    facts_.has_sums = facts_.has_ease && has_room_for_ease(facts_, story_.budget);
     run.validation = open_validation(part, start.network, *run.data, log_);
     const bool by_entry = start.network.training.validation.by == ValidationBy::entry;
     if (!part.validation.has_data() && !is_true([&] {
@@ -108,6 +107,8 @@ class Search {
     make_run_graph(start, part, communicator_, {}, run);
     plan_on_device(part, communicator_, run);
     require_memory(run.memory, run.settings, run.available_bytes);
+    facts_.has_sums = facts_.has_ease && has_room_for_ease(facts_, story_.budget) &&
+                      fits_ease(run.data->set_of(0), facts_.data.width, run);
     tell_budget(start.network.training, run);
     return true;
   }
@@ -365,7 +366,7 @@ class Search {
 };
 
 Choice choice_of(const ModelInfo& info) {
-  return {to_json(info.network), info.chosen,
+  return {to_json(without_ease_beside(info.network)), info.chosen,
           info.network.training.method != TrainingMethod::steps};
 }
 
