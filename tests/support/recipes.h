@@ -291,7 +291,6 @@ inline std::vector<Recipe> all_recipes() {
   all.back().inputs = {.name = "dense", .sparse = false};
 
   all.push_back(by_source_recipe("by source", Adam{}, 0.003f));
-
   all.push_back(recipe_with_slopes_in_z());
   all.push_back(recipe_with_decoupled_decay());
   all.push_back(by_source_recipe_with_penalties());
