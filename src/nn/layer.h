@@ -59,6 +59,7 @@ class UnitLayer {
     Index batch = 1;
     Index partial_sums = 0;      ///< of the delta sum; 0: no delta is wanted
     bool reduces_delta = false;  ///< SumShape::is_reduced
+    bool is_compared = false;    ///< other ranks read its activations as floats
     bool is_gathered = true;     ///< ranks gather its activations and add up its delta
     bool trainable = true;
     SparsenessPenalty sparseness;  ///< beta 0: off
@@ -127,7 +128,8 @@ class UnitLayer {
   /// Whether other ranks need no more than bf16() of this layer, of which finish_forward() has
   /// filled the own columns.
   bool gives_bf16(Pass pass) const {
-    return !bf16_activations.empty() && pass == Pass::training && !is_softmax();
+    return !bf16_activations.empty() && pass == Pass::training && !is_softmax() &&
+           !settings_.is_compared;
   }
   /// Casts whole() to bf16 for products, where the device reads bf16 operands; once it is complete.
   void round_output(const Compute& compute, Index examples);

@@ -259,6 +259,12 @@ bool StepFacts::feeds_units(int layer) const {
   });
 }
 
+bool StepFacts::is_compared(int layer) const {
+  return std::ranges::any_of(graph_.destinations[std::size_t(layer)], [this](int edge) {
+    return is_comparison(this->layer(this->edge(edge).destination).function);
+  });
+}
+
 bool StepFacts::decide_fusing(int layer) const {
   const DeviceTraits& device = this->device();
   const std::vector<int>& edges = sources(layer);
@@ -293,6 +299,7 @@ UnitLayer::Settings StepFacts::layer_settings(int layer) const {
   settings.trainable = training();
   settings.partial_sums = delta_partial_sums(layer);
   settings.is_gathered = gathers(layer);
+  settings.is_compared = is_compared(layer);
   settings.reduces_delta =
       feeds_units(layer) || (ranks() > 1 && gathers(layer) && !exchanges_partial_sums(layer));
   settings.by_example = by_example(layer);

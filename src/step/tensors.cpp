@@ -170,6 +170,8 @@ void StepTensors::add_lanes(const StepFacts& facts) {
     if (!facts.on_gpu())
       lane.dx = {"input deltas of a block", kWorking, batch,
                  facts.training() ? std::max({widest_source, widest_part, sent}) : widest_part};
+    else if (facts.training() && sent > 0)
+      lane.dx = {"input deltas of a block", kWorking, batch, sent};
     if (!facts.training()) continue;
     lane.gradient = {"gradient of a tile", kWorking, gradient};
     if (facts.device().casts_operands)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions against float64 loops over their definition, of shapes drawn at random.
 
-#include "kernels/cpu/families.h"
 #include "norn/base/error.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/executions.h"
 
 #include <algorithm>
@@ -111,7 +111,7 @@ class ConvolutionTest : public samples::RandomTest {
 
 TEST_F(ConvolutionTest, AgreesWithFloat64) {
   Executor executor(2);
-  const auto kernels = make_cpu_convolution(executor);
+  const auto kernels = samples::make_convolution(executor);
   for (int round = 0; round < 40; ++round) {
     const Case drawn = draw();
     SCOPED_TRACE(drawn.text());
@@ -161,7 +161,7 @@ TEST_F(ConvolutionTest, HasTheSameBitsOnAnyLanes) {
     auto filters = random_matrix(drawn.filters, w.channels * w.taps(), 0);
     auto delta = random_matrix(drawn.examples, w.out_places() * drawn.filters, 0);
     samples::expect_same_bits_however_run([&](Executor& executor) {
-      const auto kernels = make_cpu_convolution(executor);
+      const auto kernels = samples::make_convolution(executor);
       PaddedMatrix<float> z(delta.rows(), delta.cols(), 0), dx(x.rows(), x.cols()),
           term(filters.rows(), filters.cols());
       kernels->forward(w, x.view(), filters.view(), z.view(), Existing::overwrite);
@@ -177,7 +177,7 @@ TEST_F(ConvolutionTest, HasTheSameBitsOnAnyLanes) {
 
 TEST_F(ConvolutionTest, GivesAnExampleItsBitsInAnyCompany) {
   Executor executor(3);
-  const auto kernels = make_cpu_convolution(executor);
+  const auto kernels = samples::make_convolution(executor);
   for (int round = 0; round < 12; ++round) {
     Case drawn = draw();
     drawn.examples = 2 + below(36);
@@ -203,7 +203,7 @@ TEST_F(ConvolutionTest, GivesAnExampleItsBitsInAnyCompany) {
 
 TEST_F(ConvolutionTest, TurnsUnitsIntoEitherOrder) {
   Executor executor(2);
-  const auto kernels = make_cpu_convolution(executor);
+  const auto kernels = samples::make_convolution(executor);
   for (int round = 0; round < 20; ++round) {
     const Index channels = 1 + below(9), places = 1 + below(50), e = 1 + below(5);
     auto last = random_matrix(e, channels * places, 3);
@@ -227,7 +227,7 @@ TEST_F(ConvolutionTest, TurnsUnitsIntoEitherOrder) {
 
 TEST_F(ConvolutionTest, SaysWhichShapesDoNotFit) {
   Executor executor(1);
-  const auto kernels = make_cpu_convolution(executor);
+  const auto kernels = samples::make_convolution(executor);
   Case drawn = draw();
   const Window& w = drawn.window;
   auto x = random_matrix(2, w.places() * w.channels, 0);

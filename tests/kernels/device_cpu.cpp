@@ -36,6 +36,12 @@ std::unique_ptr<SelectKernels> make_select(Executor& executor) {
 std::unique_ptr<FactoredKernels> make_factored(Executor& executor) {
   return make_cpu_factored(executor);
 }
+std::unique_ptr<ConvolutionKernels> make_convolution(Executor& executor) {
+  return make_cpu_convolution(executor);
+}
+std::unique_ptr<PoolingKernels> make_pooling(Executor& executor) {
+  return make_cpu_pooling(executor);
+}
 bool sums_like_the_cpu() {
   return true;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Poolings against float64 loops over their definition, of shapes drawn at random.
 
-#include "kernels/cpu/families.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/pooling_cases.h"
 
 #include <algorithm>
@@ -126,7 +126,7 @@ class PoolingTest : public samples::PoolingCases {
 
 TEST_F(PoolingTest, FindsTheLargestUnitOfWindows) {
   Executor executor(2);
-  const auto kernels = make_cpu_pooling(executor);
+  const auto kernels = samples::make_pooling(executor);
   for (int round = 0; round < 60; ++round) {
     Case drawn = draw(draw_window(), round % 3 == 0 ? 2 : 1, 1 + below(5), round % 4);
     compare(*kernels, MaxPooling{}, drawn, 2e-6,
@@ -136,7 +136,7 @@ TEST_F(PoolingTest, FindsTheLargestUnitOfWindows) {
 
 TEST_F(PoolingTest, FindsTheMeanOfWindows) {
   Executor executor(2);
-  const auto kernels = make_cpu_pooling(executor);
+  const auto kernels = samples::make_pooling(executor);
   for (int round = 0; round < 40; ++round) {
     Case drawn = draw(draw_window(), round % 3 == 0 ? 2 : 1, 1 + below(5));
     compare(*kernels, AveragePooling{}, drawn, 2e-6,
@@ -146,7 +146,7 @@ TEST_F(PoolingTest, FindsTheMeanOfWindows) {
 
 TEST_F(PoolingTest, NormalisesResponses) {
   Executor executor(2);
-  const auto kernels = make_cpu_pooling(executor);
+  const auto kernels = samples::make_pooling(executor);
   for (int round = 0; round < 30; ++round) {
     const LocalResponseNormalization lrn{uniform(0.5f, 3.0f), int(1 + below(17)),
                                          uniform(0.0f, 5.0f), uniform(0.1f, 1.5f)};
@@ -159,7 +159,7 @@ TEST_F(PoolingTest, NormalisesResponses) {
 
 TEST_F(PoolingTest, NormalisesZerosWithoutAConstant) {
   Executor executor(1);
-  const auto kernels = make_cpu_pooling(executor);
+  const auto kernels = samples::make_pooling(executor);
   Case drawn = draw(without_windows(draw_window()), 1, 2);
   std::fill_n(drawn.x[0].view().row(0), drawn.x[0].cols(), 0.0f);
   const Index units = drawn.results();
@@ -178,7 +178,7 @@ TEST_F(PoolingTest, NormalisesZerosWithoutAConstant) {
 
 TEST_F(PoolingTest, FindsTheLargestOfSources) {
   Executor executor(2);
-  const auto kernels = make_cpu_pooling(executor);
+  const auto kernels = samples::make_pooling(executor);
   for (int round = 0; round < 40; ++round) {
     Case drawn = draw_units(1 + below(300), 1 + below(4), 1 + below(5), round % 4);
     const auto at = [&](std::size_t s, Index u) {  // of unit u of files
@@ -258,7 +258,7 @@ class AllPoolings {
 
 TEST_F(PoolingTest, HasTheSameBitsOnAnyLanesAndInAnyCompany) {
   Executor executor(3);
-  const auto kernels = make_cpu_pooling(executor);
+  const auto kernels = samples::make_pooling(executor);
   for (int round = 0; round < 6; ++round) {
     const Index e = 2 + below(36);
     Case windows = draw(draw_window(), 2, e);
@@ -268,7 +268,7 @@ TEST_F(PoolingTest, HasTheSameBitsOnAnyLanesAndInAnyCompany) {
     const Index most = std::max({windows.results(), places.results(), units.results()});
     AllPoolings all(windows, places, units, random_matrix(e, most, 3));
     samples::expect_same_bits_however_run([&](Executor& any) {
-      const auto those = make_cpu_pooling(any);
+      const auto those = samples::make_pooling(any);
       return all.bits(*those, 0, e);
     });
     // All rows of a function stand together: those of one example are picked out of them.
@@ -289,7 +289,7 @@ TEST_F(PoolingTest, HasTheSameBitsOnAnyLanesAndInAnyCompany) {
 
 TEST_F(PoolingTest, SaysWhichShapesDoNotFit) {
   Executor executor(1);
-  const auto kernels = make_cpu_pooling(executor);
+  const auto kernels = samples::make_pooling(executor);
   Case drawn = draw(draw_window(), 2, 2);
   SCOPED_TRACE(text_of(drawn));
   auto y = random_matrix(2, drawn.results(), 0);

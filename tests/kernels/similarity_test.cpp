@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // How alike two sources are, against float64 loops over the definition, of shapes drawn at random.
 
-#include "kernels/cpu/families.h"
+#include "tests/kernels/device.h"
 #include "tests/kernels/pooling_cases.h"
 
 #include <algorithm>
@@ -61,7 +61,7 @@ class SimilarityTest : public samples::PoolingCases {};
 
 TEST_F(SimilarityTest, ComparesSources) {
   Executor executor(2);
-  const auto kernels = make_cpu_pooling(executor);
+  const auto kernels = samples::make_pooling(executor);
   for (int round = 0; round < 30; ++round) {
     const Similarity similarity = round % 2 == 0 ? Similarity::cosine : Similarity::dot_product;
     Case drawn = draw_units(1 + below(300), 2, 1 + below(6));
@@ -103,7 +103,7 @@ TEST_F(SimilarityTest, ComparesSources) {
 
 TEST_F(SimilarityTest, ComparesWithZeros) {
   Executor executor(1);
-  const auto kernels = make_cpu_pooling(executor);
+  const auto kernels = samples::make_pooling(executor);
   Case drawn = draw_units(1 + below(40), 2, 1);
   std::fill_n(drawn.x[0].view().row(0), drawn.x[0].cols(), 0.0f);
   drawn.windows[0].order = drawn.windows[1].order = UnitOrder::file;
@@ -129,7 +129,7 @@ TEST_F(SimilarityTest, ComparesWithZeros) {
 
 TEST_F(SimilarityTest, AddsBlocksOfUnitsInAnyOrder) {
   Executor executor(2);
-  const auto kernels = make_cpu_pooling(executor);
+  const auto kernels = samples::make_pooling(executor);
   const Index e = 1 + below(5), blocks = 1 + below(6);
   auto a = random_matrix(e, 700, 3), b = random_matrix(e, 700, 1);
   std::vector<Range> ranges;
@@ -156,7 +156,7 @@ TEST_F(SimilarityTest, AddsBlocksOfUnitsInAnyOrder) {
 
 TEST_F(SimilarityTest, SaysWhichShapesDoNotFit) {
   Executor executor(1);
-  const auto kernels = make_cpu_pooling(executor);
+  const auto kernels = samples::make_pooling(executor);
   Case drawn = draw_units(1 + below(40), 2, 2);
   const auto sources = drawn.sources();
   auto y = random_matrix(2, 2, 0);

@@ -211,6 +211,22 @@ inline Recipe pooling_recipe() {
   return recipe;
 }
 
+/// Pooling layers of layers by unit, one of them of several blocks, with layers that feed both.
+inline Recipe towers_recipe() {
+  using enum PoolingFunction;
+  Recipe recipe = recipe_base("towers", Adam{}, 0.003f);
+  recipe.network.layers = {input_layer("In", 333),
+                           hidden_layer("Left", 77, {"In"}),
+                           hidden_layer("Right", 77, {"In"}, Activation(Relu{})),
+                           pooling_layer("Larger", maxout, {"Left", "Right"}),
+                           hidden_layer("Third", 77, {"Larger", "Left"}),
+                           pooling_layer("Alike", cosine, {"Third", "Left", "Larger", "Right"}),
+                           pooling_layer("Products", dot_product, {"Right", "Third"}),
+                           output_layer("Out", 203, {"Larger", "Alike", "Products"}, SoftMax{})};
+  recipe.network.layers[1].dropout = 0.2f;
+  return recipe;
+}
+
 /// Values of targets become weights of their entries, some of them near 0.
 inline void weigh_entries(Recipe& recipe) {
   for (LayerDescriptor& layer : recipe.network.layers)
@@ -275,7 +291,6 @@ inline std::vector<Recipe> all_recipes() {
   all.back().inputs = {.name = "dense", .sparse = false};
 
   all.push_back(by_source_recipe("by source", Adam{}, 0.003f));
-
   all.push_back(recipe_with_slopes_in_z());
   all.push_back(recipe_with_decoupled_decay());
   all.push_back(by_source_recipe_with_penalties());
@@ -284,6 +299,7 @@ inline std::vector<Recipe> all_recipes() {
   all.push_back(factored_recipe(FactoredRule::newton, Adam{}));
   if (computes_by_example()) all.push_back(pooling_recipe());
   all.push_back(recipe_with_weights_of_entries());
+  all.push_back(towers_recipe());
   return all;
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/queue.h"
 #include "kernels/cuda/families.h"
+#include "kernels/cuda/windows/make_windows.h"
 #include "src/base/text.h"
 
 #include <fmt/format.h>
@@ -99,6 +100,8 @@ Kernels CudaDevice::make_kernels() {
   kernels.fused = cuda::make_fused(stream);
   kernels.recommend = cuda::make_recommend(stream);
   kernels.factored = cuda::make_factored(stream);
+  kernels.convolution = cuda::make_convolution(stream, *kernels.dense);
+  kernels.pooling = cuda::make_pooling(stream);
   kernels.prefetch_batch = cuda::make_batch(*state_->prefetch.stream);
   kernels.prefetch_sparse = cuda::make_sparse(*state_->prefetch.stream);
   kernels.prefetch_factored = cuda::make_factored(*state_->prefetch.stream);

@@ -47,11 +47,6 @@ const StepFacts& computable(const StepFacts& facts) {
           fmt::format("layer \"{}\" is shared out by example ({}), which GPUs cannot compute yet; "
                       "compute this network on CPUs",
                       facts.layer(layer).name, facts.layout(layer).reason));
-    if (facts.layer(layer).type == LayerType::pooling)
-      throw UsageError(
-          fmt::format("layer \"{}\" is a Pooling layer, which GPUs cannot compute yet; "
-                      "compute this network on CPUs",
-                      facts.layer(layer).name));
   }
   return facts;
 }

@@ -76,11 +76,9 @@ class Part {
 
  private:
   void compare(MatrixView<float> y) {
+    state_.room<PoolingRoom>(layer_).pair_sums.fill_zero();
     for (Index pair = 0; pair < units_.count(); ++pair) {
       const PairSums<FixedSum> sums = sums_of(pair);
-      for (const VectorView<FixedSum> some :
-           {sums.products, sums.first_squares, sums.second_squares})
-        std::fill_n(some.data, some.size, FixedSum{});
       kernels().add_pair_sums(sources_[0], second(pair), sums);
       kernels().compare(similarity(), sums, y.columns(pair, 1));
     }

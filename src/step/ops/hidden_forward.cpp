@@ -79,7 +79,8 @@ void GatherActivations::run(State& state) const {
 }
 
 void GatherActivations::traffic(const StepFacts& facts, TrafficList& list) const {
-  const bool bf16 = facts.device().casts_operands && facts.training() && !facts.is_softmax(layer);
+  const bool bf16 = facts.device().casts_operands && facts.training() && !facts.is_softmax(layer) &&
+                    !facts.is_compared(layer);
   list.gather_columns("gather activations", layer, bf16 ? kBf16 : kFloat);
 }
 

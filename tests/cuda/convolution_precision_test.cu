@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// Convolutions in every precision against float64 sums over their definition, in several pieces
+// too, and of an example in any company. Operands have few bits, so that their terms are exact.
+#include "kernels/convolution.h"
+#include "kernels/cuda/device/memory.h"
+#include "kernels/cuda/families.h"
+#include "kernels/cuda/windows/make_windows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace norn {
+namespace {
+
+constexpr int kLookedAt = 300;  // elements of a result
+
+class ConvolutionPrecisionTest : public ::testing::TestWithParam<Precision> {
+ protected:
+  ConvolutionPrecisionTest() {
+    const unsigned seed = std::random_device{}();
+    RecordProperty("seed", std::to_string(seed));
+    random_.seed(seed);
+  }
+  Index below(Index n) { return Index(random_() % std::uint64_t(n)); }
+  Index one_of(const std::vector<Index>& choices) {
+    return choices[std::size_t(below(Index(choices.size())))];
+  }
+
+  struct Matrix {
+    Index rows, cols;
+    std::vector<float> host;
+    Buffer<float> gpu;
+    double operator()(Index r, Index c) const { return double(host[std::size_t(r * cols + c)]); }
+    MatrixView<float> view() { return {gpu.data(), rows, cols, cols}; }
+    void fetch() { gpu.read(host.data(), gpu.size()); }
+  };
+  Matrix make(Index rows, Index cols) {
+    std::normal_distribution<float> normal;
+    Matrix m{rows, cols, std::vector<float>(std::size_t(rows * cols)),
+             Buffer<float>(rows * cols, memory_)};
+    for (float& value : m.host) value = Bfloat16::rounded(normal(random_)).value();
+    m.gpu.write(m.host.data(), m.gpu.size());
+    return m;
+  }
+
+  /// Images; large ones have more windows than a piece takes.
+  Window draw(bool is_large) {
+    Window w;
+    for (std::size_t a = 0; a < 2; ++a) {
+      w.in[a] = is_large ? 50 + below(20) : 1 + below(17);
+      w.kernel[a] = is_large ? 3 : 1 + below(7);
+      w.stride[a] = is_large ? 1 : 1 + below(3);
+      w.padding[a] = below(w.kernel[a]);
+      const Index room = w.in[a] + 2 * w.padding[a] - w.kernel[a];
+      w.out[a] = room < 0 ? 1 : room / w.stride[a] + 1;
+    }
+    w.channels = is_large ? 64 : one_of({1, 3, 8, 20, 64});
+    w.order = below(2) == 0 ? UnitOrder::file : UnitOrder::channels_last;
+    return w;
+  }
+  static Index unit(const Window& w, Index place, Index channel) {
+    return w.order == UnitOrder::file ? channel * w.places() + place : place * w.channels + channel;
+  }
+  /// The place that a tap of a window reads, or -1.
+  static Index place_of(const Window& w, Index window, Index tap) {
+    const Index x = window % w.out[0] * w.stride[0] - w.padding[0] + tap % w.kernel[0];
+    const Index y = window / w.out[0] * w.stride[1] - w.padding[1] + tap / w.kernel[0];
+    return x < 0 || y < 0 || x >= w.in[0] || y >= w.in[1] ? -1 : y * w.in[0] + x;
+  }
+
+  /// A float64 sum; the bound of its error in float32 follows from how many terms it has.
+  struct Sum {
+    double value = 0.0, magnitude = 1e-30, terms = 0.0;
+    void add(double term) {
+      value += term;
+      magnitude += std::abs(term);
+      terms += 1.0;
+    }
+    double bound() const { return 0x1p-23 * (4.0 + std::sqrt(terms)) * magnitude; }
+  };
+  template <typename Expected>
+  void expect_sums(Matrix& found, const char* what, const Expected& expected) {
+    found.fetch();
+    for (int i = 0; i < kLookedAt; ++i) {
+      const Index r = below(found.rows), c = below(found.cols);
+      const Sum sum = expected(r, c);
+      ASSERT_NEAR(found(r, c), sum.value, sum.bound()) << what << " " << r << ", " << c;
+    }
+  }
+
+  cuda::Stream stream() { return {nullptr, memory_, GetParam(), 132}; }
+
+  cuda::DeviceMemory memory_{nullptr, true};
+  std::mt19937_64 random_;
+};
+
+TEST_P(ConvolutionPrecisionTest, AgreesWithFloat64) {
+  const auto dense = cuda::make_dense(stream());
+  const auto kernels = cuda::make_convolution(stream(), *dense);
+  for (int round = 0; round < 24; ++round) {
+    const bool is_large = round % 12 == 0;
+    const Window w = draw(is_large);
+    const Index e = is_large ? 3 + below(4) : 1 + below(20);
+    const Index k = one_of({1, 7, 16, 33, 64}), outs = w.out_places(), taps = w.taps();
+    SCOPED_TRACE(testing::Message()
+                 << "in " << w.in[0] << " x " << w.in[1] << ", kernel " << w.kernel[0] << " x "
+                 << w.kernel[1] << ", C " << w.channels << ", K " << k << ", E " << e);
+    Matrix x = make(e, w.places() * w.channels), filters = make(k, w.channels * taps);
+    Matrix delta = make(e, outs * k), z = make(e, outs * k), dx = make(e, x.cols);
+    Matrix term = make(k, filters.cols);
+    const Matrix z_before{z.rows, z.cols, z.host, {}}, dx_before{dx.rows, dx.cols, dx.host, {}};
+    const bool adds = below(2) == 0;
+    const Existing existing = adds ? Existing::add : Existing::overwrite;
+    kernels->forward(w, x.view(), filters.view(), z.view(), existing);
+    kernels->input_delta(w, delta.view(), filters.view(), dx.view(), existing);
+    kernels->gradient(w, delta.view(), x.view(), 0.5f, term.view());
+    expect_sums(z, "forward", [&](Index r, Index c) {
+      Sum sum;
+      if (adds) sum.add(z_before(r, c));
+      for (Index t = 0; t < taps; ++t)
+        if (const Index place = place_of(w, c / k, t); place >= 0)
+          for (Index i = 0; i < w.channels; ++i)
+            sum.add(x(r, unit(w, place, i)) * filters(c % k, i * taps + t));
+      return sum;
+    });
+    expect_sums(dx, "input_delta", [&](Index r, Index c) {
+      Sum sum;
+      if (adds) sum.add(dx_before(r, c));
+      const bool in_files = w.order == UnitOrder::file;
+      const Index channel = in_files ? c / w.places() : c % w.channels;
+      const Index place = in_files ? c % w.places() : c / w.channels;
+      for (Index window = 0; window < outs; ++window)
+        for (Index t = 0; t < taps; ++t)
+          for (Index f = 0; f < k && place_of(w, window, t) == place; ++f)
+            sum.add(delta(r, window * k + f) * filters(f, channel * taps + t));
+      return sum;
+    });
+    expect_sums(term, "gradient", [&](Index r, Index c) {
+      Sum sum;
+      for (Index b = 0; b < e; ++b)
+        for (Index window = 0; window < outs; ++window)
+          if (const Index place = place_of(w, window, c % taps); place >= 0)
+            sum.add(0.5 * x(b, unit(w, place, c / taps)) * delta(b, window * k + r));
+      return sum;
+    });
+  }
+}
+
+// Pieces begin anywhere, and ranks have other examples: neither may be seen.
+TEST_P(ConvolutionPrecisionTest, GivesAnExampleItsBitsInAnyCompany) {
+  const auto dense = cuda::make_dense(stream());
+  const auto kernels = cuda::make_convolution(stream(), *dense);
+  for (int round = 0; round < 30; ++round) {
+    const Window w = draw(round % 10 == 0);
+    const Index e = 2 + below(9), k = one_of({1, 7, 16, 33, 64}), outs = w.out_places() * k;
+    SCOPED_TRACE(testing::Message() << "in " << w.in[0] << " x " << w.in[1] << ", C " << w.channels
+                                    << ", K " << k << ", E " << e);
+    Matrix x = make(e, w.places() * w.channels), filters = make(k, w.channels * w.taps());
+    Matrix delta = make(e, outs), z = make(e, outs), dx = make(e, x.cols);
+    kernels->forward(w, x.view(), filters.view(), z.view(), Existing::overwrite);
+    kernels->input_delta(w, delta.view(), filters.view(), dx.view(), Existing::overwrite);
+    const Index first = below(e), count = 1 + below(e - first);
+    Matrix some_z = make(count, outs), some_dx = make(count, x.cols);
+    Matrix term = make(k, filters.cols), term_of_copy = make(k, filters.cols);
+    const auto some = [&](Matrix& m) { return m.view().row_range(first, count); };
+    kernels->forward(w, some(x), filters.view(), some_z.view(), Existing::overwrite);
+    kernels->input_delta(w, some(delta), filters.view(), some_dx.view(), Existing::overwrite);
+    kernels->gradient(w, some(delta), some(x), 1.0f, term.view());
+    // The same run of examples at the front of another rank's.
+    Matrix copy_x = make(count, x.cols), copy_delta = make(count, outs);
+    const auto copy_rows = [&](Matrix& from, Matrix& to) {
+      to.gpu.write(from.host.data() + first * from.cols, to.gpu.size());
+    };
+    copy_rows(x, copy_x);
+    copy_rows(delta, copy_delta);
+    kernels->gradient(w, copy_delta.view(), copy_x.view(), 1.0f, term_of_copy.view());
+    for (Matrix* m : {&z, &dx, &some_z, &some_dx, &term, &term_of_copy}) m->fetch();
+    EXPECT_TRUE(std::equal(some_z.host.begin(), some_z.host.end(), z.host.begin() + first * outs));
+    EXPECT_TRUE(
+        std::equal(some_dx.host.begin(), some_dx.host.end(), dx.host.begin() + first * x.cols));
+    EXPECT_TRUE(term.host == term_of_copy.host);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, ConvolutionPrecisionTest,
+                         ::testing::Values(Precision::fp32, Precision::tf32, Precision::bf16),
+                         [](const auto& precision) {
+                           return std::string(name_of(precision.param));
+                         });
+
+}  // namespace
+}  // namespace norn

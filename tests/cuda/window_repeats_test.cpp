@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels of windows, 1000 times on the same input: one hash.
+#include "tests/cuda/repeats.h"
+
+namespace norn::test {
+namespace {
+
+constexpr Precision kPrecisions[] = {Precision::fp32, Precision::tf32, Precision::bf16};
+
+Window image(UnitOrder order) {
+  Window w;
+  w.in = {19, 17, 1};
+  w.out = {10, 9, 1};
+  w.kernel = {3, 3, 1};
+  w.stride = {2, 2, 1};
+  w.padding = {1, 1, 0};
+  w.channels = 24;
+  w.order = order;
+  return w;
+}
+
+TEST_F(RepeatsTest, Convolution) {
+  const Window w = image(UnitOrder::channels_last);
+  const Index examples = 30, filters = 40, windows = w.out_places();
+  const Index units = w.places() * w.channels;
+  for (Precision precision : kPrecisions) {
+    SCOPED_TRACE(name_of(precision));
+    for (const char* what : {"forward", "input_delta", "gradient"}) {
+      ConvolutionKernels& kernels = *use(precision).convolution;
+      const MatrixView<const float> x = constant_matrix(examples, units);
+      const MatrixView<const float> f = constant_matrix(filters, w.channels * w.taps());
+      const MatrixView<const float> delta = constant_matrix(examples, windows * filters);
+      const MatrixView<float> z = matrix(examples, windows * filters);
+      const MatrixView<float> dx = matrix(examples, units);
+      const MatrixView<float> term = matrix(filters, w.channels * w.taps());
+      const std::string word = what;
+      expect_one_hash(what, [&] {
+        if (word == "forward") kernels.forward(w, x, f, z, Existing::add);
+        if (word == "input_delta") kernels.input_delta(w, delta, f, dx, Existing::add);
+        if (word == "gradient") kernels.gradient(w, delta, x, 0.5f, term);
+      });
+    }
+  }
+}
+
+TEST_F(RepeatsTest, Pooling) {
+  const Window file = image(UnitOrder::file);
+  Window last = image(UnitOrder::channels_last), places = file;
+  places.out = places.in;
+  places.kernel = places.stride = {1, 1, 1};
+  places.padding = {0, 0, 0};
+  const Index examples = 30, units = file.places() * file.channels;
+  for (const Pooling& pooling : {Pooling(MaxPooling{}), Pooling(AveragePooling{}),
+                                 Pooling(LocalResponseNormalization{}), Pooling(Maxout{})}) {
+    PoolingKernels& kernels = *use(Precision::tf32).pooling;
+    const bool slides = pooling.index() < 2;
+    last = slides ? image(UnitOrder::channels_last) : places;
+    last.order = UnitOrder::channels_last;
+    const PoolingSource sources[] = {{slides ? file : places, constant_matrix(examples, units)},
+                                     {last, constant_matrix(examples, units)}};
+    const Index results = last.out_places() * last.channels;
+    const MatrixView<const float> delta = constant_matrix(examples, results);
+    const MatrixView<float> y = matrix(examples, results), dx = matrix(examples, units);
+    expect_one_hash("forward and backward", [&] {
+      kernels.forward(pooling, sources, y);
+      kernels.backward(pooling, sources, 1, delta, dx, Existing::add);
+    });
+  }
+  PoolingKernels& kernels = *use(Precision::tf32).pooling;
+  const PoolingSource first{file, constant_matrix(examples, units)};
+  const PoolingSource second{last, constant_matrix(examples, units)};
+  const auto sums_of = [&] { return zeros<FixedSum>(examples); };
+  const PairSums<FixedSum> sums{sums_of(), sums_of(), sums_of()};
+  const MatrixView<float> y = matrix(examples, 1), dx = matrix(examples, units);
+  expect_one_hash("similarity", [&] {
+    kernels.add_pair_sums(first, second, sums);
+    kernels.compare(Similarity::cosine, sums, y);
+    kernels.compare_backward(Similarity::cosine, sums, y, first, second, dx, Existing::add);
+  });
+}
+
+}  // namespace
+}  // namespace norn::test
