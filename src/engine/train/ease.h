@@ -34,7 +34,6 @@ class EaseData {
   /// X'X + lambda I: the lower triangle of `gram`. The same bits on any number of lanes.
   void gram(Executor& executor, double lambda, MatrixView<double> gram) const;
   Index items() const { return items_; }
-  RowOffset entries() const { return user_begin_.back(); }
 
  private:
   void add(const CsrView& rows);
