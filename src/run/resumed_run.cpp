@@ -140,7 +140,7 @@ Fault other_data(const TrainingStart& start, const std::vector<TrainedSet>& now)
 }
 
 // Of a run with other settings, which by a recipe may follow from other data.
-Fault other_data(const TrainingStart& start, const TrainOptions& options) {
+Fault other_data(TrainingStart start, const TrainOptions& options) {
   try {
     return other_data(start, trained_sets(*bind_data(start, options, {})));
   } catch (const Error&) {  // they are for another network

@@ -331,6 +331,10 @@ void put_settings(const TrainOptions& options, NetworkDescriptor& network, const
   options.apply_to(network.training, log);
   if (!options.shuffle.empty()) network.shuffle = options.shuffle == "yes";
   put_entry_weights(options, network, log);
+  if (options.item_features.empty()) return;
+  for (LayerDescriptor& layer : network.layers)
+    if (layer.kind == LayerKind::output && !layer.feature_table)
+      layer.features = options.item_features;
 }
 
 NetworkDescriptor asked_network(const TrainOptions& options, std::optional<Index> epochs,
