@@ -15,6 +15,8 @@
 ///
 /// x are the source's activations of the same units, or of all where the kind is `from_all`. An
 /// edge of what does not follow from sizes has fill(StepFacts, UnitEdge), which writes its arrays.
+/// One whose work is more than bytes has kBackwardStage and flops(StepFacts, edge), of an example.
+///
 /// forward() reads parameters alone; working arrays are backward()'s, which writes them first.
 /// The layer's pre-activations of an example are the sum over its edges, of any kind, and its bias.
 /// backward() adds the source's delta with send_by_unit(), then changes the edge's own parameters.

@@ -40,6 +40,13 @@ struct ByFeature {
 
 }  // namespace
 
+double FeaturesEdge::flops(const StepFacts& facts, int edge) {
+  const int layer = facts.edge(edge).destination;
+  const FeatureTable& table = *facts.layer(layer).feature_table;
+  const Range mine = facts.mine(layer);
+  return 2.0 * double(table.before(mine.end) - table.before(mine.begin));
+}
+
 FeaturesEdge::FeaturesEdge(const StepFacts& facts, const UnitEdge& edge) {
   constexpr auto kParameter = Purpose::parameter;
   const int layer = edge.edge.destination;
@@ -104,7 +111,7 @@ void FeaturesEdge::backward(State& state, const UnitEdge& edge, Range units,
                      x.cols,
                      units.count(),
                      entries_};
-  state.stage("features delta");
+  state.stage(kBackwardStage);
   MatrixView<float> dx = source.delta_sum.next_slot(state.compute());
   if (dx.data == nullptr)
     dx = {state.workspace[std::size_t(lane)].dx.view().data, delta.rows, x.cols, x.cols};

@@ -13,6 +13,9 @@ struct FeaturesEdge {
   static constexpr EdgeKind kKind = EdgeKind::features;
   static constexpr double kForwardBytes = 3.0 * sizeof(float);
   static constexpr double kBackwardBytes = sizeof(float);
+  static constexpr const char* kBackwardStage = "features delta";
+  /// Of an example, either way.
+  static double flops(const StepFacts& facts, int edge);
   FeaturesEdge(const StepFacts& facts, const UnitEdge& edge);
 
   HeldBuffer<RowOffset> row_begin;  ///< [own units + 1]
