@@ -335,7 +335,7 @@ inline std::vector<Recipe> all_recipes() {
   all.push_back(towers_recipe());
   all.push_back(recipe_with_features(SoftMax{}, true));
   all.push_back(recipe_with_features(Activation(Sigmoid{}), false));
-  all.back().name = "features, sigmoid";
+  all.back().name = "features of sigmoid units";
   return all;
 }
 
