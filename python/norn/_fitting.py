@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _core, _entry_weights
+from . import _core, _entry_weights, _item_features
 from ._arrays import held_out_parts, is_by_name, labels_of, memory_set, tell_of_negative, tell_of_parts
 from ._words import count, integer, word
 from .data.matrices import has_entries, matrix_of, sparse_of
@@ -251,6 +251,16 @@ def data_settings(network: Network | None, known: Any, wanted: Any, validation: 
         return native
     pair = pair_of(validation, "validation")
     return native | {"validation_sets": sets_of(network, name, *pair, ("validation[0]", "validation[1]"), indicator=indicator)}
+
+
+def run_of(params: Mapping[str, Any], called: list[Callable[[Environment], Any]], network: Network | None,
+           data: tuple[Any, Any, Any, Any, Any]) -> dict[str, Any]:
+    """A run from the beginning. `data`: known, wanted, validation, weights and features of items, as they are given."""
+    known, wanted, validation, weights, item_features = data
+    native = settings_of(params, called, validation)
+    native |= data_settings(network, known, wanted, validation, weights, native)
+    native |= {"recipe": recipe_of(params)} if network is None else {}
+    return _item_features.settings_with(native, item_features, wanted_of(known, wanted))
 
 
 def keeps_best(native: Mapping[str, Any]) -> bool:

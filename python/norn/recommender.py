@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._setting_types import Settings
-    from ._types import (Basket, Callbacks, Chosen, Column, Descriptor, Facts, Floats, Ids, Labelled, Matrices, Matrix, Parameters, Path,
-                         Units, Weights)
+    from ._types import (Basket, Callbacks, Chosen, Column, Descriptor, Facts, Floats, Ids, ItemFeatures, Labelled, Matrices, Matrix, Parameters,
+                         Path, Units, Weights)
 
 
 class Recommender:
@@ -87,7 +87,8 @@ class Recommender:
     @renamed(interactions="user_items")
     def fit(self, user_items: Matrices, targets: Matrices | None = None, *,
             validation: float | tuple[Matrices, Matrices] | Matrix | None = None, weights: Weights | None = None,
-            sample_weight: Weights | None = None, callbacks: Callbacks = (), resume: bool = False) -> Recommender:
+            sample_weight: Weights | None = None, item_features: ItemFeatures | None = None, callbacks: Callbacks = (),
+            resume: bool = False) -> Recommender:
         """Trains from the beginning.
 
         user_items: [users, units], a CSR matrix of SciPy or a Dataset: what each user has. int32 indices and float32
@@ -96,6 +97,7 @@ class Recommender:
         targets: what is to be predicted from it; None: the Dataset's targets, or the same units. Values count for `entry_weights` alone.
         validation: the share of users to validate with, such as 0.1, or a pair (user_items, held_out), or a Dataset with targets.
         weights, sample_weight: one of the two: [users], what each counts, or CSR, what each target does; at least 0, not all 0.
+        item_features: [units, features], CSR or a Dataset, or a dictionary from labels of units to features, by which they score, too.
         callbacks: one or a list of them: `norn.early_stopping(...)` and its like, and functions, which are called with an
             Environment after each epoch and validation.
         resume: goes on with a run that Ctrl-C or a callback stopped, to the bits that it would have had, with its data and settings.
@@ -107,10 +109,8 @@ class Recommender:
         called = listed(callbacks)
         self._fitted_on = _fitting.reference(user_items) if _fitting.wanted_of(user_items, targets) is user_items else None
         network = _fitting.network_of(self._params)
-        native = _fitting.settings_of(self._params, called, validation)
-        native |= _fitting.data_settings(network, user_items, targets, validation,
-                                         one_of("weights", weights, "sample_weight", sample_weight), native)
-        native |= {"recipe": _fitting.recipe_of(self._params)} if network is None else {}
+        weights = one_of("weights", weights, "sample_weight", sample_weight)
+        native = _fitting.run_of(self._params, called, network, (user_items, targets, validation, weights, item_features))
         if resume:
             return self._resume(native, called)
         self._unfinished, folder = None, _fitting.folder_for(native)

@@ -6,6 +6,7 @@
 #include "src/base/files.h"
 #include "src/data/contents_checksum.h"
 #include "src/nn/graph.h"
+#include "src/nn/unit_features.h"
 #include "src/run/descriptor_differences.h"
 #include "src/run/model_session.h"
 #include "src/run/preparation.h"
@@ -47,6 +48,12 @@ void fill_in(const NetworkDescriptor& trained, const TrainOptions& options, Inde
     layer.auto_size = false;
     layer.extent = other->extent;
     layer.dimensions = other->dimensions;
+  }
+  for (std::size_t i = 0; i < network.layers.size(); ++i) {
+    const LayerDescriptor* other = trained.find(network.layers[i].name);
+    if (!network.layers[i].features.empty() && !network.layers[i].feature_table && other &&
+        other->feature_table)
+      add_features(network, i, other->feature_table);
   }
   infer_sizes(network);
   ValidationDescriptor& validation = network.training.validation;
