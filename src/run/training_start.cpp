@@ -388,6 +388,7 @@ DataSources data_sources(const TrainOptions& options, const std::string& where) 
   DataSources sources{options.inputs, options.outputs.empty() ? options.inputs : options.outputs,
                       options.memory_bytes, where};
   sources.sets = options.sets;
+  if (!options.item_features.empty()) sources.features.push_back(options.item_features);
   return sources;
 }
 

@@ -65,6 +65,31 @@ class Trained(ItemFeatures):
         self.assertIn("gradients agree", table)
 
 
+class ByLabel(ItemFeatures):
+    def setUp(self):
+        super().setUp()
+        self.items = [f"film {item}" for item in range(self.random.randint(9, 30))]
+        rows = [self.random.sample(self.items, self.random.randint(2, 6)) for _ in range(80)] + [self.items]
+        self.write("films.txt", "".join(f"user {user}\t{':'.join(row)}\n" for user, row in enumerate(rows)))
+        self.kinds = {item: self.random.sample("abcd", self.random.randint(1, 4)) for item in self.items[1:]} | {"nobody": ["a"]}
+        given = list(self.kinds)
+        self.random.shuffle(given)
+        self.write("kinds.txt", "".join(f"{item}\t{':'.join(self.kinds[item])}\n" for item in given))
+        for name in ("films", "kinds"):
+            self.succeed("importer", "-i", f"{name}.txt", "-o", f"{name}.nc", "-d", name, "-q")
+
+    def test_features_of_importer_go_to_the_items_of_a_recipe(self):
+        told = self.succeed("trainer", "--recipe", "softmax", "-i", "films.nc", "-i", "kinds.nc", "--item-features", "kinds_input",
+                            "--epochs", "2", "-n", "films_model.nc").stderr
+        self.assertIn('1 ("nobody") of its rows are of no unit of layer "Output", and left out', told)
+        self.assertIn('1 ("film 0") units of layer "Output" have no row there', told)
+        with netCDF4.Dataset(self.path("films_model.nc")) as file:
+            counts = [int(count) for count in file["layer2_featureStart"][1:] - file["layer2_featureStart"][:-1]]
+        order = [line.split("\t")[0] for line in self.read("films.features").decode().splitlines()]
+        self.assertEqual(counts, [len(self.kinds.get(item, ())) for item in order])
+        self.succeed("predictor", "-n", "films_model.nc", "-i", "films.nc", "-k", "3", "-s", "recommended.txt")
+
+
 class Told(ItemFeatures):
     def test_items_that_are_missing_and_rows_without_entries(self):
         self.use(Features="items")

@@ -7,20 +7,19 @@ import pytest
 import scipy.sparse as sp
 
 import norn
-from conftest import SEED
 
 
 class Shop:
     """Users of groups of items; the item `new` is one that nobody has, of the first group."""
 
-    def __init__(self, rng):
-        self.groups, each = int(rng.integers(3, 6)), int(rng.integers(8, 14))
+    def __init__(self, draw):
+        self.groups, each = int(draw.integers(3, 6)), int(draw.integers(8, 14))
         self.items = self.groups * each
         self.group_of = np.arange(self.items) % self.groups
         self.new = 0
         rows = []
         for user in range(240):
-            own = (self.group_of == user % self.groups) & (rng.random(self.items) < 0.6)
+            own = (self.group_of == user % self.groups) & (draw.random(self.items) < 0.6)
             own[self.new] = False
             own[user % self.groups + self.groups] = True
             rows.append(own)
@@ -29,8 +28,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop():
-    return Shop(np.random.default_rng(SEED))
+def shop(draw):
+    return Shop(draw)
 
 
 def recommender(**settings):
@@ -38,7 +37,7 @@ def recommender(**settings):
 
 
 def scores(model, shop):
-    return model.recommend(np.arange(shop.users.shape[0]), shop.users, N=shop.items, filter_already_liked_items=False)
+    return model.recommend(shop.users, N=shop.items, filter_already_liked_items=False)
 
 
 def mean_rank_of_new(model, shop):
@@ -81,7 +80,7 @@ def test_missing_items_are_told(shop, caplog):
 
 @pytest.mark.parametrize("wrong, problem", [
     (lambda shop: shop.features[:-1], "rows, and there are"),
-    (lambda shop: sp.csr_matrix(shop.features.shape, dtype=np.float32), "has no entries"),
+    (lambda shop: sp.csr_matrix(shop.features.shape, dtype=np.float32), "no item of the data has a feature"),
     (lambda shop: {"nobody": ["one"]}, "no item of the data has a feature"),
     (lambda shop: {0: "one"}, "expected a list of features"),
     (lambda shop: [1, 2], "expected a matrix"),
@@ -97,8 +96,20 @@ def test_recipes_without_features_refuse_them(shop):
             norn.Recommender(recipe=recipe).fit(shop.users, item_features=shop.features)
 
 
-def test_other_formats_refuse_them(shop, tmp_path):
-    pytest.importorskip("onnx")
-    trained = recommender(epochs=1).fit(shop.users, item_features=shop.features)
-    with pytest.raises(norn.Error, match="Features"):
-        norn.to_onnx(trained, tmp_path / "model.onnx")
+def test_exported_vectors_have_them(shop):
+    trained = recommender().fit(shop.users, item_features=shop.features)
+    vectors = trained.export_vectors(shop.users)
+    ids, _ = scores(trained, shop)
+    products = vectors.users @ vectors.items.T
+    ordered = np.take_along_axis(products, ids.astype(np.int64), axis=1)
+    assert np.all(np.diff(ordered, axis=1) <= 1e-4)
+
+
+def test_other_formats_have_them_in_the_weights(shop, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    trained = recommender(recipe="sigmoid").fit(shop.users, item_features=shop.features)
+    norn.export_onnx(trained, tmp_path / "model.onnx")
+    assert onnxruntime.InferenceSession(tmp_path / "model.onnx").get_outputs()
+    again = norn.import_onnx(tmp_path / "model.onnx")
+    (_, one), (_, two) = scores(trained, shop), scores(norn.Recommender.of(again), shop)
+    np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-6)

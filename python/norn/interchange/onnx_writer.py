@@ -97,8 +97,6 @@ class _Writer:
                 problems.add(f"layer \"{layer.name}\" is {layer.type}, and its size is not known; give a model")
             elif layer.type not in ("Input", "Pooling") and layer.keys.get("Activation") not in ACTIVATIONS:
                 problems.add(f"layer \"{layer.name}\": activation {layer.keys.get('Activation')} is not known here")
-            if "Features" in layer.keys:
-                problems.add(f"layer \"{layer.name}\": Features, by which its units score, are not written")
             if layer.kind != "Input":
                 continue
             forced = self.wiring.is_skipped_to(layer.name)
