@@ -21,8 +21,7 @@ constexpr Index kTileRows = 16;
 // tile [columns of x x kTileRows]; zeros for rows that there are not.
 void transpose_tile(MatrixView<const float> x, float* tile) {
   for (Index c = 0; c < x.cols; ++c)
-    for (Index r = 0; r < kTileRows; ++r)
-      tile[c * kTileRows + r] = r < x.rows ? x(r, c) : 0.0f;
+    for (Index r = 0; r < kTileRows; ++r) tile[c * kTileRows + r] = r < x.rows ? x(r, c) : 0.0f;
 }
 
 class CpuSparse final : public SparseKernels {

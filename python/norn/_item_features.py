@@ -124,8 +124,8 @@ def in_columns(given: Any, matrix: Any, names: Sequence[str] | None, features: i
     labels = getattr(given, "feature_labels", None)
     if labels is None or names is None:
         if matrix.shape[1] != features:
-            raise UsageError(f"`item_features`: has {matrix.shape[1]} columns, and the model's items have {features} features; give a column "
-                             "for each, in their order")
+            raise UsageError(f"`item_features`: has {matrix.shape[1]} columns, and the model's items have {features} features; give a "
+                             "column for each, in their order")
         return matrix
     named = Named(names)
     columns = np.array([-1 if (number := named.number(str(label))) is None else number for label in labels], dtype=np.int64)

@@ -12,7 +12,8 @@ from .errors import UsageError
 COMMAND = Command(
     "gives a model items that it has not seen", "MODEL.nc NEW.nc --item-features FILE [options]",
     about=("Weights of the new items follow from their features as those of the known items do from theirs, without training "
-           "(docs/user/item_features.md). FILE has a row for each item, with its features: a data set of `norn import`, or what that reads.",),
+           "(docs/user/item_features.md). FILE has a row for each item, with its features: a data set of `norn import`, or "
+           "what that reads.",),
     options=(Option(("--item-features",), "FILE", "of the new items, with their labels"),
              Option(("--known-features",), "FILE", "of the items that the model has [those that it was trained with]"),
              Option(("--regularization",), "X", "of the ridge regression, above 0", default="3"),

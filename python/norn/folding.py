@@ -43,8 +43,8 @@ def _fold(output: str, wiring: Wiring, parameters: dict[str, Array], table: Any)
     into = {edge.source: edge for edge in layer.edges}
     plain = learnt.keys.get("Activation") == "Linear" and not learnt.normalized and not learnt.skips
     if not plain or any(not edge.owns or edge.source not in into for edge in learnt.edges):
-        raise UsageError(f"layer \"{learnt.name}\": only one that is Linear, by weights of its own from the sources of \"{output}\", can become "
-                         "part of weights")
+        raise UsageError(f"layer \"{learnt.name}\": only one that is Linear, by weights of its own from the sources of \"{output}\", can "
+                         "become part of weights")
     bias = parameters.pop(f"{learnt.name} bias").astype(np.float64)
     parameters[f"{output} bias"] = (parameters[f"{output} bias"] + table @ bias).astype(np.float32)
     for edge in learnt.edges:

@@ -39,8 +39,8 @@ def by_ridge(known: Any, new: Any, regularization: float) -> Callable[[Array], A
         return turned @ (known @ weights) + regularization * weights
 
     def rows(of_known: Array) -> Array:
-        parts = [new @ _solved(product, diagonal, turned @ of_known[:, at:at + _AT_A_TIME]) for at in range(0, of_known.shape[1], _AT_A_TIME)]
-        return np.concatenate(parts, axis=1)
+        some = (of_known[:, at:at + _AT_A_TIME] for at in range(0, of_known.shape[1], _AT_A_TIME))
+        return np.concatenate([new @ _solved(product, diagonal, turned @ part) for part in some], axis=1)
     return rows
 
 
@@ -167,8 +167,8 @@ def require_new(labels: Iterable[str], known: Any, count: int) -> list[str]:
         raise UsageError("`labels`: the model's items have none, so that they go by number; leave `labels` out")
     there = [label for label in new if label in known]
     if there:
-        raise UsageError(f"`labels`: the model has \"{there[0]}\" already{f', and {len(there) - 1} more' if len(there) > 1 else ''}; give new "
-                         "items alone")
+        more = f", and {len(there) - 1} more" if len(there) > 1 else ""
+        raise UsageError(f"`labels`: the model has \"{there[0]}\" already{more}; give new items alone")
     return new
 
 
@@ -229,7 +229,8 @@ def with_items_of(network: Network, data: Any) -> tuple[Network, Any]:
         there = np.flatnonzero(columns < 0)
         new, count = [words[column] for column in there], len(there)
         columns[there] = units + np.arange(count)
-    ordered = scipy.sparse.csr_matrix((matrix.data, columns[matrix.indices].astype(np.int32), matrix.indptr), (matrix.shape[0], units + count))
+    ordered = scipy.sparse.csr_matrix((matrix.data, columns[matrix.indices].astype(np.int32), matrix.indptr),
+                                      (matrix.shape[0], units + count))
     ordered.sort_indices()
     if count:
         network = grown(network, layers, count, by_neighbours(ordered, units), new)

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
     from ._setting_types import Settings
-    from ._types import (Basket, Callbacks, Chosen, Column, Descriptor, Facts, Floats, Ids, ItemFeatures, Labelled, Matrices, Matrix, Parameters,
-                         Path, Units, Weights)
+    from ._types import (Basket, Callbacks, Chosen, Column, Descriptor, Facts, Floats, Ids, ItemFeatures, Labelled, Matrices, Matrix,
+                         Parameters, Path, Units, Weights)
 
 
 class Recommender:
@@ -493,8 +493,8 @@ class Recommender:
         return _display.recommender_text(type(self).__name__, called, shown, self._network)
 
     def _repr_html_(self) -> str:
-        network = self._network
-        return f"<code>{self!r}</code>" if network is None else _display.network_html(type(self).__name__, network.layers(), True, network.history)
+        shown, name = self._network, type(self).__name__
+        return f"<code>{self!r}</code>" if shown is None else _display.network_html(name, shown.layers(), True, shown.history)
 
 
 _DEFAULTS = {"recipe": "sigmoid", "hidden": None, "network": None, "device": "auto", "threads": 0, "precision": "tf32"}

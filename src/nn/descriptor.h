@@ -161,9 +161,9 @@ struct EdgeKindRules {
 };
 /// By EdgeKind.
 inline constexpr std::array kEdgeKinds = {
-    EdgeKindRules{"weights", "Source", false, false},   // a matrix
-    EdgeKindRules{"skip", "Skip", true, false},         // as they are
-    EdgeKindRules{"own", "Source", false, false},       // as the layer's type computes
+    EdgeKindRules{"weights", "Source", false, false},    // a matrix
+    EdgeKindRules{"skip", "Skip", true, false},          // as they are
+    EdgeKindRules{"own", "Source", false, false},        // as the layer's type computes
     EdgeKindRules{"features", "Features", true, true}};  // by the units' features
 constexpr const EdgeKindRules& rules_of(EdgeKind kind) {
   return kEdgeKinds.at(std::size_t(kind));

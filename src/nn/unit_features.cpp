@@ -61,9 +61,10 @@ void check_table(const Graph& graph, const LayerDescriptor& layer, Faults& fault
   const LayerDescriptor& learnt = graph.network.layers[std::size_t(number)];
   if (learnt.kind != LayerKind::hidden || learnt.type != LayerType::fully_connected ||
       learnt.units() != table.features)
-    fail(fmt::format("Features \"{}\" need the layer \"{}\" to be a FullyConnected Hidden layer "
-                     "of {} units, one a feature",
-                     layer.features, learnt.name, table.features));
+    fail(
+        fmt::format("Features \"{}\" need the layer \"{}\" to be a FullyConnected Hidden layer "
+                    "of {} units, one a feature",
+                    layer.features, learnt.name, table.features));
 }
 
 }  // namespace
@@ -78,16 +79,17 @@ void check_features(const Graph& graph, bool complete, const KnownSizes& known, 
                              "layer know of its stored targets alone; remove one of the two",
                              layer.features));
     if (graph.network.training.method == TrainingMethod::ease)
-      faults.add(layer, "Features",
-                 fmt::format("Features \"{}\": EASE has no features; take another recipe, or remove "
-                             "the key",
-                             layer.features));
+      faults.add(
+          layer, "Features",
+          fmt::format("Features \"{}\": EASE has no features; take another recipe, or remove "
+                      "the key",
+                      layer.features));
     if (layer.feature_table && known[i])
       check_table(graph, layer, faults);
     else if (complete && !layer.feature_table)
       faults.add(layer, "Features",
-                 fmt::format("Features: data set \"{}\" is not among the data; import it with "
-                             "importer `item_features`, or name one of them",
+                 fmt::format("Features: data set \"{}\" is not among the data; give it with them, "
+                             "or remove the key",
                              layer.features));
   }
 }

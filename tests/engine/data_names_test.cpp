@@ -111,7 +111,8 @@ TEST_F(AutoDataSets, WithoutOnePairAreRefusedNamingTheSets) {
 
 TEST_F(AutoDataSets, AreNoFeaturesOfUnits) {
   DataSources sources = files({"a_input", "kinds_input"}, {"kinds_output", "a_output"});
-  NetworkDescriptor network = with_data_sets({{LayerKind::input, "auto"}, {LayerKind::output, "auto"}});
+  NetworkDescriptor network =
+      with_data_sets({{LayerKind::input, "auto"}, {LayerKind::output, "auto"}});
   network.layers[1].features = "kinds_input";
   name_data_sets(network, sources);
   EXPECT_THAT(names_in(network), ElementsAre("a_input", "a_output"));

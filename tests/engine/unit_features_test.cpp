@@ -9,10 +9,14 @@
 #include <filesystem>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <unistd.h>
 
 namespace norn::test {
 namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
 
 // Steps of a network without hidden layers, whose output layer has the features given.
 std::vector<double> costs_of(const LayerActivation& output, Index units, float rate,
@@ -118,6 +122,94 @@ TEST_F(FeatureItems, ThatAreDamagedAreRefused) {
   refused("Column", 0, -1);
   refused("Column", 1, 0);  // the first unit has all features
   refused("Column", 2, std::nan(""));
+  try {
+    written([](std::string& item, std::vector<double>& numbers) {
+      if (item.ends_with("Start")) numbers.at(0) = 1;
+    });
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_EQ(error.what(),
+              path_.string() +
+                  ": \"layer1_featureStart\" does not hold the features of a layer of "
+                  "23 units; the file is damaged, use an older copy of it");
+  }
+}
+
+TEST_F(FeatureItems, WithoutTheLayerOfWhatIsLearntAreRefused) {
+  written();
+  network_.layers.pop_back();
+  try {
+    read_features(TensorFileReader(path_), network_);
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_EQ(error.what(),
+              path_.string() + ": the layer \"Out features\" is missing; the file is damaged");
+  }
+}
+
+class FeatureFaults : public testing::Test {
+ protected:
+  FeatureFaults() {
+    network_.layers = {input_layer("In", 9), output_layer("Out", 7, {"In"}, Activation(Linear{}))};
+    network_.layers[1].features = "kinds";
+  }
+
+  std::shared_ptr<const FeatureTable> table(Index units) {
+    FeatureTable made;
+    made.features = 5;
+    made.column.assign(std::size_t(units), 2);
+    for (Index unit = 0; unit < units; ++unit) made.row_begin.push_back(unit + 1);
+    return std::make_shared<const FeatureTable>(std::move(made));
+  }
+  std::string fault(const std::vector<DatasetShape>& data = {}) {
+    try {
+      make_graph(network_, data, "net");
+      return "none";
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+  }
+
+  NetworkDescriptor network_;
+};
+
+TEST_F(FeatureFaults, OfTables) {
+  add_features(network_, 1, table(9));
+  EXPECT_THAT(fault(), HasSubstr("Features \"kinds\" are of 9 units, and this layer has 7"));
+  network_.layers[1].feature_table = table(7);
+  EXPECT_EQ(fault(), "none");
+  network_.layers[2].extent[0] = 4;
+  EXPECT_THAT(fault(), HasSubstr("Features \"kinds\" need the layer \"Out features\" to be a "
+                                 "FullyConnected Hidden layer of 5 units, one a feature"));
+  network_.layers.pop_back();
+  EXPECT_THAT(fault(),
+              HasSubstr("Features \"kinds\" need the layer \"Out features\", which is missing"));
+}
+
+TEST_F(FeatureFaults, OfALayerOfAnotherWidth) {
+  network_.layers.push_back(hidden_layer("Out features", 3, {"In"}, Linear{}));
+  try {
+    add_features(network_, 1, table(7));
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "layer \"Out features\": N is 3, but data set \"kinds\" has 5 features; they must "
+                 "be the same");
+  }
+}
+
+TEST_F(FeatureFaults, OfWhatHasNone) {
+  EXPECT_THAT(fault({{"In", 1, {9, 1, 1}, true}, {"Out", 1, {7, 1, 1}, true}}),
+              HasSubstr("Features: data set \"kinds\" is not among the data; give it with them, or "
+                        "remove the key"));
+  network_.layers[1].factored.rule = FactoredRule::newton;
+  network_.training.method = TrainingMethod::ease;
+  EXPECT_THAT(fault(),
+              AllOf(HasSubstr("Features \"kinds\" and Factored exclude each other: steps of a "
+                              "factored layer know of its stored targets alone; remove one of the "
+                              "two"),
+                    HasSubstr("Features \"kinds\": EASE has no features; take another recipe, or "
+                              "remove the key")));
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Features of items that are trained with the model: the same bytes however they are trained, in the model, and what is told and refused."""
+"""Features of items that are trained with the model: the same bytes however they are trained, and what is told and refused."""
 import json
 import unittest
 
@@ -87,7 +87,13 @@ class ByLabel(ItemFeatures):
             counts = [int(count) for count in file["layer2_featureStart"][1:] - file["layer2_featureStart"][:-1]]
         order = [line.split("\t")[0] for line in self.read("films.features").decode().splitlines()]
         self.assertEqual(counts, [len(self.kinds.get(item, ())) for item in order])
-        self.succeed("predictor", "-n", "films_model.nc", "-i", "films.nc", "-k", "3", "-s", "recommended.txt")
+        self.write("others.txt", "nobody\ta\n")
+        self.succeed("importer", "-i", "others.txt", "-o", "others.nc", "-d", "others", "-q")
+        done = self.run_program("trainer", "--recipe", "softmax", "-i", "films.nc", "-i", "others.nc", "--item-features", "others_input",
+                                "-n", "no.nc")
+        self.assertIn("none of its rows is of a unit of the layer and has entries; rows are units, by the labels of the targets' features",
+                      done.stderr)
+        self.succeed("predictor", "-n", "films_model.nc", "--data", "films.nc", "-k", "3", "-s", "recommended.txt")
 
 
 class Told(ItemFeatures):
@@ -100,7 +106,8 @@ class Told(ItemFeatures):
         self.assertRegex(told, r"\d+ of its rows have no entries")
 
     def test_what_cannot_be(self):
-        for keys, problem in (({"Features": "item"}, 'Features: data set "item" is in none of the files; did you mean "items"?'),
+        for keys, problem in (({"Features": "item"},
+                               'Features: data set "item" is in none of the files; did you mean "items"? They hold: '),
                               ({"Features": "items", "Factored": {"Rule": "SGD"}}, 'Features "items" and Factored exclude each other')):
             with self.subTest(keys):
                 self.use(**keys)
@@ -110,8 +117,10 @@ class Told(ItemFeatures):
         self.use(Features="items")
         self.write_items([*self.rows, [0]])
         done = self.run_program("trainer", "-c", "net.json", "-i", "train.nc", "-i", "items.nc", "-n", "no.nc")
-        self.assertIn(f"has {self.width + 1} rows, but the layer has {self.width} units", done.stderr)
-        done = self.run_program("trainer", "--recipe", "auto", "-i", "train.nc", "-i", "items.nc", "--item-features", "items", "-n", "no.nc")
+        self.assertIn(f'"items" has {self.width + 1} rows, but the layer has {self.width} units, and there are no labels to match them by; '
+                      "give a row for each unit", done.stderr)
+        done = self.run_program("trainer", "--recipe", "auto", "-i", "train.nc", "-i", "items.nc", "--item-features", "items",
+                                "-n", "no.nc")
         self.assertIn("--item-features does not go with --recipe auto", done.stderr)
 
 

@@ -145,7 +145,7 @@ def test_what_is_missing_is_told(shop, caplog):
     (lambda m, s: m.add_items(s.features[:1, :2], ["a"], known_features=s.features[:s.known]), "has 2 columns"),
     (lambda m, s: m.add_items(s.features[:1], ["a"], known_features=s.features[:s.known - 1]), "rows, and there are"),
     (lambda m, s: m.add_items(s.features[:1], ["a"], known_features=s.features[:s.known], regularization=0), "expected a number above 0"),
-    (lambda m, s: m.add_items({"a": ["feature 0"]}, ["a"], known_features=s.named(range(s.known))), "the dictionary `item_features` has them"),
+    (lambda m, s: m.add_items({"a": ["feature 0"]}, ["a"], known_features=s.named(range(s.known))), "the dictionary `item_features` has"),
     (lambda m, s: m.add_items([1, 2], ["a"], known_features=s.features[:s.known]), "expected a matrix"),
 ])
 def test_what_does_not_go_together_is_refused(shop, call, problem):
@@ -158,11 +158,12 @@ def test_what_does_not_go_together_is_refused(shop, call, problem):
 
 def test_split_by_items(shop, draw):
     share = float(draw.uniform(0.05, 0.6))
-    parts = norn.Dataset(shop.users, feature_labels=shop.labels[:shop.known]).split(f"new-items:{share:.3f}", seed=int(draw.integers(2**60)))
+    parts = labelled(shop).split(f"new-items:{share:.3f}", seed=int(draw.integers(2**60)))
     train, test = parts.train, parts.test
     new = round(float(f"{share:.3f}") * shop.known)
     assert train.shape == (shop.users.shape[0], shop.known - new) and parts.shape[1] == shop.known
-    assert parts.feature_labels[:train.shape[1]] == train.feature_labels and sorted(parts.feature_labels) == sorted(shop.labels[:shop.known])
+    assert parts.feature_labels[:train.shape[1]] == train.feature_labels
+    assert sorted(parts.feature_labels) == sorted(shop.labels[:shop.known])
     assert test.matrix[:, train.shape[1]:].nnz == 0 and test.targets[:, :train.shape[1]].nnz == 0
     column = {label: number for number, label in enumerate(shop.labels[:shop.known])}
     order = [column[label] for label in parts.feature_labels]
@@ -186,7 +187,8 @@ def test_the_program_gives_the_same_bytes(shop, tmp_path, draw):
     assert "1 features are not those of items that the model knows, and are left out: nonsense" in done.stderr
     model.add_items(new | {"late": ["feature 0"]}).save(tmp_path / "python.nc")
     assert (tmp_path / "python.nc").read_bytes() == (tmp_path / "more.nc").read_bytes()
-    for words, problem in ((["model.nc"], "1 files are given"), (["model.nc", "model.nc", "--item-features", "new.csv"], "is the model that"),
+    for words, problem in ((["model.nc"], "1 files are given"),
+                           (["model.nc", "model.nc", "--item-features", "new.csv"], "is the model that"),
                            (["model.nc", "o.nc"], "--item-features is missing"),
                            (["model.nc", "o.nc", "--item-features", "new.csv", "--regularization", "x"], "expected a number above 0"),
                            (["model.nc", "o.nc", "--nonsense"], "there is no such option")):

@@ -253,8 +253,8 @@ inline void give_features(NetworkDescriptor& network, const std::string& name, I
   std::mt19937_64 random(seed);
   auto table = std::make_shared<FeatureTable>();
   table->features = features;
-  const auto layer = std::size_t(
-      std::ranges::find(network.layers, name, &LayerDescriptor::name) - network.layers.begin());
+  const auto layer = std::size_t(std::ranges::find(network.layers, name, &LayerDescriptor::name) -
+                                 network.layers.begin());
   const Index units = network.layers[layer].units();
   for (Index unit = 0; unit + 2 < units || unit < 1; ++unit) {
     for (Index f = 0; f < features; ++f) {
@@ -269,15 +269,16 @@ inline void give_features(NetworkDescriptor& network, const std::string& name, I
   network.layers.back().init.scheme = Xavier{};
 }
 
-inline Recipe recipe_with_features(const LayerActivation& output, bool valued) {
-  Recipe recipe = deep_recipe("features", Adam{}, 0.003f, output);
+inline Recipe recipe_with_features(bool valued) {
+  Recipe recipe =
+      valued ? deep_recipe("features", Adam{}, 0.003f, SoftMax{})
+             : deep_recipe("features of sigmoid units", Adam{}, 0.003f, Activation(Sigmoid{}));
   give_features(recipe.network, "Out", valued ? 45 : 7, valued, 11);
   return recipe;
 }
 
 inline std::vector<Recipe> all_recipes() {
-  std::vector<Recipe> all;
-  all.push_back(deep_recipe("softmax", Adam{}, 0.003f, SoftMax{}));
+  std::vector<Recipe> all = {deep_recipe("softmax", Adam{}, 0.003f, SoftMax{})};
 
   all.push_back(deep_recipe("sigmoid", RmsProp{}, 0.001f, Activation(Sigmoid{})));
   all.back().inputs.valued = true;
@@ -333,9 +334,7 @@ inline std::vector<Recipe> all_recipes() {
   if (computes_by_example()) all.push_back(pooling_recipe());
   all.push_back(recipe_with_weights_of_entries());
   all.push_back(towers_recipe());
-  all.push_back(recipe_with_features(SoftMax{}, true));
-  all.push_back(recipe_with_features(Activation(Sigmoid{}), false));
-  all.back().name = "features of sigmoid units";
+  for (const bool valued : {true, false}) all.push_back(recipe_with_features(valued));
   return all;
 }
 

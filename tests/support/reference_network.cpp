@@ -188,7 +188,8 @@ Rows Network::pre_activation(int number, const Parameters& parameters,
         z[b][j] += activity.output[std::size_t(layer(skip))][b][j];
   if (network_.layers[at].features.empty()) return z;
   const FeatureTable& table = *network_.layers[at].feature_table;
-  const Rows& of_features = activity.output[std::size_t(layer(network_.layers[at].feature_layer()))];
+  const Rows& of_features =
+      activity.output[std::size_t(layer(network_.layers[at].feature_layer()))];
   for (std::size_t j = 0; j < units; ++j)
     for (RowOffset i = table.before(Index(j)); i < table.before(Index(j) + 1); ++i)
       for (std::size_t b = 0; b < examples; ++b)

@@ -110,8 +110,7 @@ constexpr int kThreadRows = 8;
 
 /// One thread for a row of f and some rows of x, which share its entries.
 __global__ void __launch_bounds__(kUnitThreads)
-    multiply_by_listed_rows(MatrixView<const float> x, CsrView f, bool adds,
-                            MatrixView<float> z) {
+    multiply_by_listed_rows(MatrixView<const float> x, CsrView f, bool adds, MatrixView<float> z) {
   const Index unit = Index(blockIdx.x) * kUnitThreads + threadIdx.x;
   if (unit >= f.rows) return;
   const RowOffset begin = f.row_begin[unit], end = f.row_begin[unit + 1];

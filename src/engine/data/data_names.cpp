@@ -105,7 +105,8 @@ RecipeFacts recipe_facts(const std::string& dataset, const DataSources& sources)
   const std::vector<ListedSet> sets = list_sets(sources);
   const std::vector<std::string> names = names_of_sets(sets);
   const bool by_role = dataset == kAutoDataset && !has(names, dataset);
-  const std::string name = by_role ? name_of_pair(names, sources.features) + std::string(kOutputEnding) : dataset;
+  const std::string name =
+      by_role ? name_of_pair(names, sources.features) + std::string(kOutputEnding) : dataset;
   const ListedSet* set = find_set(sets, name, true);
   if (!set)
     throw DataError(fmt::format(

@@ -79,9 +79,10 @@ class Matching {
     std::vector<FeatureRow> rows = read_rows(set_);
     const bool by_label = !labels.empty() && !units_.empty();
     if (!by_label && rows.size() > rows_.size())
-      throw DataError(fmt::format("{} has {} rows, but the layer has {} units, and there are no "
-                                  "labels to match them by; give a row for each unit",
-                                  place(set_.info), rows.size(), rows_.size()));
+      throw DataError(
+          fmt::format("{} has {} rows, but the layer has {} units, and there are no "
+                      "labels to match them by; give a row for each unit",
+                      place(set_.info), rows.size(), rows_.size()));
     std::unordered_map<std::string_view, std::size_t> numbers;
     for (std::size_t u = 0; by_label && u < units_.size(); ++u) numbers.emplace(units_[u], u);
     for (std::size_t r = 0; r < rows.size(); ++r) {
@@ -115,9 +116,10 @@ class Matching {
       table.row_begin.push_back(RowOffset(table.column.size()));
     }
     if (table.entries() == 0)
-      throw DataError(fmt::format("{}: none of its rows is of a unit of the layer and has entries; "
-                                  "rows are units, by the labels of the targets' features",
-                                  place(set_.info)));
+      throw DataError(
+          fmt::format("{}: none of its rows is of a unit of the layer and has entries; "
+                      "rows are units, by the labels of the targets' features",
+                      place(set_.info)));
     return table;
   }
 

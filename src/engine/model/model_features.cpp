@@ -43,9 +43,10 @@ class TableReader {
 
  private:
   [[noreturn]] void fail(const std::string& item) const {
-    throw DataError(fmt::format("{}: \"{}\" does not hold the features of a layer of {} units; the "
-                                "file is damaged, use an older copy of it",
-                                file_.path().string(), item, units_));
+    throw DataError(
+        fmt::format("{}: \"{}\" does not hold the features of a layer of {} units; the "
+                    "file is damaged, use an older copy of it",
+                    file_.path().string(), item, units_));
   }
 
   // Whole numbers from 0 to `most`.
@@ -108,8 +109,7 @@ void write_features(
     const std::vector<double> columns = as_doubles(table->column);
     take(item_of(i, "Start"), 0, std::span<const double>(starts));
     take(item_of(i, "Column"), 0, std::span<const double>(columns));
-    if (!table->value.empty())
-      take(item_of(i, "Value"), 0, std::span<const float>(table->value));
+    if (!table->value.empty()) take(item_of(i, "Value"), 0, std::span<const float>(table->value));
   }
 }
 
