@@ -23,7 +23,7 @@ class Table(NamedTuple):
     """CSR [items, features], and what features are called, as a Dataset has them."""
 
     matrix: Any
-    feature_labels: Sequence[str] | _core.Labels | None
+    feature_labels: Sequence[str] | None
 
 
 class Named:

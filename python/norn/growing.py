@@ -71,7 +71,7 @@ def by_neighbours(data: Any, known: int) -> Callable[[Array], Array]:
 
     data: CSR [examples, items], the known ones first.
     """
-    has = scipy.sparse.csr_matrix(data).astype(bool).astype(np.float64)
+    has: Any = scipy.sparse.csr_matrix(data).astype(bool).astype(np.float64)
     beside = (has[:, known:].T @ has[:, :known]).tocsr()
     counts = np.asarray(beside.sum(axis=1)).reshape(-1, 1)
 

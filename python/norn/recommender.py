@@ -16,8 +16,7 @@ from ._labels import Labels, pairs_of
 from ._units import allowed_of, basket_of, is_basket, units_of
 from ._words import choice, count, integer, one_of, positive, renamed, truth, word
 from .callbacks import Environment, listed
-from .data.matrices import matrix_of, sparse_of
-from .dataset import Dataset
+from .data.matrices import matrix_of
 from .errors import UsageError
 from .explaining import Explanation, asked_units, explained
 from .growing import with_items, with_items_of
@@ -288,7 +287,7 @@ class Recommender:
         first label or number that is no unit of the model, and where all inputs are dense.
         """
         output, inputs = self.network_.layer(word("layer", layer)), self.network_.layers("Input")
-        most = min(count("N", N), sum(map(self._width, inputs)))
+        most = min(count("N", N), sum(map(width_of, inputs)))
         basket = is_basket(user_items)
         sets = self._inputs(basket_of(user_items, "user_items", *self._units(inputs[0])) if basket else user_items)
         asked = asked_units(item, None if basket else _fitting.examples_of(user_items), *self._units(output))

@@ -91,7 +91,8 @@ class ByLabel(ItemFeatures):
         self.succeed("importer", "-i", "others.txt", "-o", "others.nc", "-d", "others", "-q")
         done = self.run_program("trainer", "--recipe", "softmax", "-i", "films.nc", "-i", "others.nc", "--item-features", "others_input",
                                 "-n", "no.nc")
-        self.assertIn("none of its rows is of a unit of the layer and has entries; rows are units, by the labels of the targets' features",
+        self.assertIn(": none of its rows is of a unit of the layer and has entries; rows are units, by the labels of the "
+                      "targets' features",
                       done.stderr)
         self.succeed("predictor", "-n", "films_model.nc", "--data", "films.nc", "-k", "3", "-s", "recommended.txt")
 
