@@ -52,6 +52,13 @@ class SparseKernels {
   void affine(CsrView x, MatrixView<const float> w, VectorView<const float> bias,
               MatrixView<float> z);
 
+  /// z = x * f^T, or z += it, for sparse rows f that are no batch: features of units.
+  ///   x [B x N],  f [M x N] CSR,  z [B x M]
+  /// Each sum begins with 0 and runs in stored order in float32, so that an element depends on its
+  /// row of x and its row of f alone.
+  void multiply_by_rows(MatrixView<const float> x, CsrView f, Existing existing,
+                        MatrixView<float> z);
+
   /// Transposes a batch. Entries of a unit keep the order of their examples; a unit that occurs
   /// twice in one example is listed twice. Cost: O(entries).
   void transpose(CsrView x, TransposedBatch& transposed);
@@ -84,6 +91,8 @@ class SparseKernels {
   /// Sums start from bias, or from z where bias is empty.
   virtual void do_multiply(CsrView x, MatrixView<const float> w, VectorView<const float> bias,
                            MatrixView<float> z) = 0;
+  virtual void do_multiply_by_rows(MatrixView<const float> x, CsrView f, Existing existing,
+                                   MatrixView<float> z) = 0;
   virtual void do_transpose(CsrView x, TransposedBatch& transposed) = 0;
   virtual void do_gradient(const TransposedBatch& xt, DenseOperand delta, float scale,
                            MatrixView<float> g) = 0;

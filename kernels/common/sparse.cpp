@@ -40,6 +40,15 @@ void SparseKernels::affine(CsrView x, MatrixView<const float> w, VectorView<cons
   do_multiply(x, w, bias, z);
 }
 
+void SparseKernels::multiply_by_rows(MatrixView<const float> x, CsrView f, Existing existing,
+                                     MatrixView<float> z) {
+  require_fit(x.cols == f.cols && z.rows == x.rows && z.cols == f.rows && has_valid_stride(x) &&
+                  has_valid_stride(z),
+              "sparse multiply_by_rows", "x [B x N], f [M x N], z [B x M]", x, f, z);
+  if (z.empty()) return;
+  do_multiply_by_rows(x, f, existing, z);
+}
+
 void SparseKernels::transpose(CsrView x, TransposedBatch& transposed) {
   require_fit(x.cols <= Index(std::numeric_limits<Column>::max()) + 1 &&
                   x.rows <= std::numeric_limits<std::int32_t>::max() &&

@@ -5,6 +5,8 @@
 #include "kernels/cpu/sparse_parts.h"
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
 namespace norn {
 namespace {
@@ -12,9 +14,20 @@ namespace {
 /// Multiplications that make a task worth its start.
 constexpr Index kTaskWork = 1 << 17;
 
+/// Examples of a tile of multiply_by_rows(): of so many, whatever there are, so that all have the
+/// same instructions.
+constexpr Index kTileRows = 16;
+
+// tile [columns of x x kTileRows]; zeros for rows that there are not.
+void transpose_tile(MatrixView<const float> x, float* tile) {
+  for (Index c = 0; c < x.cols; ++c)
+    for (Index r = 0; r < kTileRows; ++r) tile[c * kTileRows + r] = r < x.rows ? x(r, c) : 0.0f;
+}
+
 class CpuSparse final : public SparseKernels {
  public:
-  explicit CpuSparse(Executor& executor) : executor_(executor) {}
+  explicit CpuSparse(Executor& executor)
+      : executor_(executor), tiles_(std::size_t(executor.lanes())) {}
 
  private:
   void do_multiply(CsrView x, MatrixView<const float> w, VectorView<const float> bias,
@@ -29,6 +42,30 @@ class CpuSparse final : public SparseKernels {
                                       x.row_begin[r + 1] - first, end_of_batch - first};
         if (bias.size > 0) std::copy_n(bias.data, bias.size, z.row(r));
         add_rows(entries, w, 0, z.cols, z.row(r));
+      }
+    });
+  }
+
+  // Some examples at a time, transposed, so that an entry of f meets all of them at once.
+  void do_multiply_by_rows(MatrixView<const float> x, CsrView f, Existing existing,
+                           MatrixView<float> z) override {
+    executor_.for_ranges(x.rows, kTileRows, [&](Index begin, Index end, int lane) {
+      const Index count = end - begin;
+      std::vector<float>& tile = tiles_[std::size_t(lane)];
+      tile.resize(std::size_t(std::max<Index>(1, x.cols * kTileRows)));
+      transpose_tile(x.row_range(begin, count), tile.data());
+      for (Index unit = 0; unit < f.rows; ++unit) {
+        std::array<float, std::size_t(kTileRows)> sum{};
+        for (RowOffset i = f.row_begin[unit]; i < f.row_begin[unit + 1]; ++i) {
+          const float value = f.value ? f.value[i] : 1.0f;
+          const float* of_column = tile.data() + Index(f.column[i]) * kTileRows;
+          for (Index r = 0; r < kTileRows; ++r) sum[std::size_t(r)] += value * of_column[r];
+        }
+        float* to = z.row(begin) + unit;
+        if (existing == Existing::add)
+          for (Index r = 0; r < count; ++r) to[r * z.stride] += sum[std::size_t(r)];
+        else
+          for (Index r = 0; r < count; ++r) to[r * z.stride] = sum[std::size_t(r)];
       }
     });
   }
@@ -72,6 +109,7 @@ class CpuSparse final : public SparseKernels {
 
   Executor& executor_;
   StepTables tables_;
+  std::vector<std::vector<float>> tiles_;  // by lane
 };
 
 }  // namespace

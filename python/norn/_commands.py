@@ -10,7 +10,8 @@ from ._words import did_you_mean
 # What is another program, and what a module of this package does.
 PROGRAM_OF = {"import": "importer", "train": "trainer", "predict": "predictor", "evaluate": "evaluator", "tune": "tuner", "daily": "daily",
               "report": "report"}
-MODULE_OF = {"import": "importing", "export": "exchanging", "convert": "exchanging", "info": "info", "doctor": "doctor"}
+MODULE_OF = {"import": "importing", "export": "exchanging", "convert": "exchanging", "info": "info", "doctor": "doctor",
+             "add-items": "adding"}
 ABOUT = {
     "import": "make data sets of CSV, Parquet, JSON lines, .npz and other text",
     "train": "train a network, or a recipe that fits the data",
@@ -21,6 +22,7 @@ ABOUT = {
     "report": "a page of what a training recorded",
     "export": "write a model as ONNX or safetensors",
     "convert": "a model from another format, or into one",
+    "add-items": "give a model items that it has not seen, by their features",
     "info": "what a model or a file of data sets is",
     "doctor": "what works on this machine",
 }

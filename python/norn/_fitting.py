@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from . import _core, _entry_weights
+from . import _core, _entry_weights, _item_features
 from ._arrays import held_out_parts, is_by_name, labels_of, memory_set, tell_of_negative, tell_of_parts
 from ._words import count, integer, word
 from .data.matrices import has_entries, matrix_of, sparse_of
+from .dataset import Dataset
 from .errors import DataError, Problem, UsageError
 from .network import Network, as_network
 from .callbacks import Environment
@@ -179,7 +180,7 @@ def require_widths(network: Network, data: Any, argument: str) -> None:
         which = f"`{argument}`" + (f"[{name!r}]" if is_by_name(data) else "")
         turned = (f": is it transposed? {shape[0]} rows are as many as the model's units" if shape[0] == units
                   else "; give data with a column for each unit"
-                  + (", without those that are new to the model: `fit` alone learns them" if shape[1] > units else ""))
+                  + (", without those that are new to the model: `partial_fit` with `grow` adds them" if shape[1] > units else ""))
         raise DataError(f"{which}: has {shape[1]} columns, the model has {units} units in layer \"{layer['Name']}\"{turned}")
 
 
@@ -251,6 +252,37 @@ def data_settings(network: Network | None, known: Any, wanted: Any, validation: 
         return native
     pair = pair_of(validation, "validation")
     return native | {"validation_sets": sets_of(network, name, *pair, ("validation[0]", "validation[1]"), indicator=indicator)}
+
+
+def run_of(params: Mapping[str, Any], called: list[Callable[[Environment], Any]], network: Network | None,
+           data: tuple[Any, Any, Any, Any, Any]) -> dict[str, Any]:
+    """A run from the beginning. `data`: known, wanted, validation, weights and features of items, as they are given."""
+    known, wanted, validation, weights, item_features = data
+    native = settings_of(params, called, validation)
+    native |= data_settings(network, known, wanted, validation, weights, native)
+    native |= {"recipe": recipe_of(params)} if network is None else {}
+    return _item_features.settings_with(native, item_features, wanted_of(known, wanted))
+
+
+def held_out_part(data: Any) -> Dataset:
+    """A fifth of the entries held out, with the same seed every time. Raises UsageError for data that are split already."""
+    if getattr(data, "is_split", False):
+        pair_of(data, "user_items")
+    whole = data if isinstance(data, Dataset) else Dataset(sparse_of(data, "user_items"))
+    return whole.split("ratio:0.8/0.2").test
+
+
+def more_of(params: Mapping[str, Any], called: list[Callable[[Environment], Any]], network: Network, data: tuple[Any, Any, Any],
+            epochs: int) -> dict[str, Any]:
+    """Settings to go on with a model for so many epochs. `data`: known, wanted and weights, as they are given, of any users."""
+    known, wanted, weights = data
+    require_labels(network, known, "Input", "user_items")
+    require_widths(network, known, "user_items")
+    require_labels(network, wanted_of(known, wanted), "Output", "targets")
+    own = {name: value for name, value in params.items() if not name.startswith("validation")}
+    native = settings_of(own, called) | {"epochs": network.model.epochs() + epochs, "early_stop": "none", "keep_best": "none",
+                                         "same_run": False, "other_data": True}
+    return native | data_settings(network, known, wanted, None, weights, {})
 
 
 def keeps_best(native: Mapping[str, Any]) -> bool:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         entry_weights: str | None
         entry_alpha: float | None
         entry_epsilon: float | None
+        item_features: str | None
         seed: int | None
         budget: float | None
         rate_schedule: str | None

@@ -90,3 +90,11 @@ def count(name: str, value: object, least: int = 1, most: int = 2**31 - 1) -> in
     if not least <= number <= most:
         raise UsageError(f"`{name}` {number} is out of range: it must be from {least} to {most}")
     return number
+
+
+def positive(name: str, value: object) -> float:
+    """A number above 0. Raises UsageError for what is none."""
+    number: Any = value
+    if isinstance(value, (bool, str)) or not hasattr(value, "__float__") or not 0.0 < float(number) < float("inf"):
+        raise UsageError(f"`{name}` {value!r}: expected a number above 0")
+    return float(number)

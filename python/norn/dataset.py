@@ -2,6 +2,7 @@
 """Data sets: sparse examples with the names of examples and features."""
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
@@ -179,13 +180,16 @@ class Dataset:
         Args:
             rule: "ratio:0.8/0.2", "ratio:0.8/0.1/0.1" (shares are divided by their sum), "leave-one-out"; of data with times
                 "time:2026-01-31" (what is older trains, the rest tests; "time:A/B": validation from A, test from B) and "leave-last-out"
-                (the newest entry).
+                (the newest entry); "new-items:0.1": a share of the items, which train does not have. In all parts they are numbered behind
+                the others, as `add_items` puts them; test has what is known of examples, and of new items what is to be found.
             by: "entry" (of each example), "example" (whole ones) or "pair" (an entry stays in its part when the data grow).
             seed: of what is drawn.
 
         Returns the data with the parts `train`, `test` and, of three, `validation`.
         """
         in_time = splits.by_time(rule)
+        if rule.startswith("new-items:"):
+            return self._split_items(rule, word("split_by", by), seed)
         if self._target_rows is not None and word("split_by", by) != "example":
             raise UsageError("a split by entry needs data that are their own targets; use `split_by` example")
         made = self._by_label() if in_time else self._with_rows(self._rows, self._target_rows, self.example_labels)
@@ -199,6 +203,27 @@ class Dataset:
             parts[part.name] = made._with_rows(part.inputs, targets,
                                                None if labels is None else [labels[number] for number in part.examples])
         made._parts = parts
+        return made
+
+    def _split_items(self, rule: str, by: str, seed: int) -> Dataset:
+        if by != "entry" or self._target_rows is not None:
+            raise UsageError("a split by items needs data that are their own targets, and no other `split_by`")
+        order, known = splits.items_first(rule, self._width, seed)
+        number = np.empty(self._width, np.int32)
+        number[order] = np.arange(self._width, dtype=np.int32)
+        labels = self.feature_labels
+        made = self._with_rows(dataclasses.replace(self._rows, columns=number[self._rows.columns]), None, self.example_labels)
+        made.feature_labels = [str(item) if labels is None else labels[item] for item in order]
+        before = made._rows.taken(made._rows.columns < known)
+        new = made._rows.taken(made._rows.columns >= known)
+        train = made._with_rows(before, None, self.example_labels)
+        train._width, train.feature_labels = known, made.feature_labels[:known]
+        here = (np.diff(before.begin) > 0) & (np.diff(new.begin) > 0)
+        if not here.any():
+            raise DataError(f"data \"{self.name}\": no example has items of both kinds; give more data or change `split` {rule}")
+        test = made._with_rows(before.of_examples(here), new.of_examples(here), None if self.example_labels is None else
+                               [label for label, kept in zip(self.example_labels, here, strict=True) if kept])
+        made._parts = {"train": train, "test": test}
         return made
 
     def _by_label(self) -> Dataset:

@@ -52,11 +52,11 @@ class Ease(Recommender):
         return self
 
     @renamed(interactions="user_items")
-    def partial_fit(self, user_items: Matrices, targets: Matrices | None = None, *, epochs: int = 1, weights: Weights | None = None,
-                    callbacks: Callbacks = ()) -> Ease:
+    def partial_fit(self, user_items: Matrices, targets: Matrices | None = None, *, epochs: int = 1, grow: bool = False,
+                    weights: Weights | None = None, callbacks: Callbacks = ()) -> Ease:
         """Raises UsageError: the weights follow from all data at once, so that `fit` is given all.
 
-        user_items, targets, epochs, weights, callbacks: as in Recommender.partial_fit.
+        user_items, targets, epochs, grow, weights, callbacks: as in Recommender.partial_fit.
         """
         raise UsageError("EASE is computed at once, so that there is nothing to go on with; call `fit` with all data")
 

@@ -170,6 +170,22 @@ class Network:
             self._layers = self.descriptor["Layers"]
         return [layer for layer in self._layers if kind in (None, layer["Kind"])]
 
+    def layer(self, name: str = "", kind: str = "Output") -> dict[str, Any]:
+        """One of the descriptor's layers, as its JSON reads; without a name the only one of its kind, or that which is called so.
+
+        name: of the layer.
+        kind: "Input", "Hidden" or "Output".
+
+        Raises UsageError where it is not there, or there are several.
+        """
+        layers = self.layers(kind)
+        for layer in layers:
+            if layer["Name"] == (name or kind):
+                return layer
+        if name or len(layers) != 1:
+            raise UsageError(f"`layer` {name!r}: choose of: {', '.join(layer['Name'] for layer in layers)}")
+        return layers[0]
+
     def save(self, path: Path) -> None:
         """Writes a file that every program reads; it is complete or absent. Of a descriptor alone its JSON.
 
@@ -241,10 +257,17 @@ def run_settings(network: Network) -> Generator[dict[str, str], None, None]:
         yield {"config": file}
 
 
+def width_of(layer: Mapping[str, Any]) -> int:
+    """The units of a layer as the descriptor's JSON reads."""
+    return int(np.prod(layer["N"]))
+
+
 def unit_vectors(network: Network, layer: str, of: str) -> Floats:
     """[dimensions, units], of length 1: the weights of a layer's units, from or to all layers beside it."""
+    from .folding import folded
+
     parts = []
-    for name, matrix in network.parameters.items():
+    for name, matrix in folded(network)[1].items():
         source, arrow, target = name.partition(" -> ")
         if arrow and (source if of == "input" else target) == layer:
             parts.append(matrix.T if of == "input" else matrix)

@@ -14,28 +14,28 @@ from ._arrays import factors_of, set_of_each_user
 from ._evaluation import Evaluation, Resampling, asked_metrics
 from ._labels import Labels, pairs_of
 from ._units import allowed_of, basket_of, is_basket, units_of
-from ._words import choice, count, integer, one_of, renamed, truth, word
+from ._words import choice, count, integer, one_of, positive, renamed, truth, word
 from .callbacks import Environment, listed
-from .data.matrices import matrix_of, sparse_of
-from .dataset import Dataset
+from .data.matrices import matrix_of
 from .errors import UsageError
 from .explaining import Explanation, asked_units, explained
+from .growing import with_items, with_items_of
 from .history import History
-from .network import Network, run_settings, unit_vectors
+from .network import Network, run_settings, unit_vectors, width_of
 from .tables import TableStream, UserRows, in_parts, recommended
-from .training import Run, resumed, run
+from .training import Run, begun, resumed, run
 from .vectors import Vectors, nearest, nearest_units, vectors_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence, Set
+    from collections.abc import Mapping, Sequence, Set
     from typing import SupportsIndex
 
     from numpy.typing import NDArray
     from typing_extensions import Unpack
 
     from ._setting_types import Settings
-    from ._types import (Basket, Callbacks, Chosen, Column, Descriptor, Facts, Floats, Ids, Labelled, Matrices, Matrix, Parameters, Path,
-                         Units, Weights)
+    from ._types import (Basket, Callbacks, Chosen, Column, Descriptor, Facts, Floats, Ids, ItemFeatures, Labelled, Matrices, Matrix,
+                         Parameters, Path, Units, Weights)
 
 
 class Recommender:
@@ -87,7 +87,8 @@ class Recommender:
     @renamed(interactions="user_items")
     def fit(self, user_items: Matrices, targets: Matrices | None = None, *,
             validation: float | tuple[Matrices, Matrices] | Matrix | None = None, weights: Weights | None = None,
-            sample_weight: Weights | None = None, callbacks: Callbacks = (), resume: bool = False) -> Recommender:
+            sample_weight: Weights | None = None, item_features: ItemFeatures | None = None, callbacks: Callbacks = (),
+            resume: bool = False) -> Recommender:
         """Trains from the beginning.
 
         user_items: [users, units], a CSR matrix of SciPy or a Dataset: what each user has. int32 indices and float32
@@ -96,6 +97,7 @@ class Recommender:
         targets: what is to be predicted from it; None: the Dataset's targets, or the same units. Values count for `entry_weights` alone.
         validation: the share of users to validate with, such as 0.1, or a pair (user_items, held_out), or a Dataset with targets.
         weights, sample_weight: one of the two: [users], what each counts, or CSR, what each target does; at least 0, not all 0.
+        item_features: [units, features], CSR or a Dataset, or a dictionary from labels of units to features, by which they score, too.
         callbacks: one or a list of them: `norn.early_stopping(...)` and its like, and functions, which are called with an
             Environment after each epoch and validation.
         resume: goes on with a run that Ctrl-C or a callback stopped, to the bits that it would have had, with its data and settings.
@@ -107,10 +109,8 @@ class Recommender:
         called = listed(callbacks)
         self._fitted_on = _fitting.reference(user_items) if _fitting.wanted_of(user_items, targets) is user_items else None
         network = _fitting.network_of(self._params)
-        native = _fitting.settings_of(self._params, called, validation)
-        native |= _fitting.data_settings(network, user_items, targets, validation,
-                                         one_of("weights", weights, "sample_weight", sample_weight), native)
-        native |= {"recipe": _fitting.recipe_of(self._params)} if network is None else {}
+        weights = one_of("weights", weights, "sample_weight", sample_weight)
+        native = _fitting.run_of(self._params, called, network, (user_items, targets, validation, weights, item_features))
         if resume:
             return self._resume(native, called)
         self._unfinished, folder = None, _fitting.folder_for(native)
@@ -120,17 +120,18 @@ class Recommender:
 
     def _resume(self, native: dict[str, Any], called: list[Callable[[Environment], Any]]) -> Recommender:
         if self._unfinished is None:
-            return self._finish(resumed(self.network_.model, native, called, self.history))
+            return self._finish(resumed(self.network_, native, called))
         return self._finish(run(native | _fitting.model_in(self._unfinished) | {"resume": "auto"}, called, self.history), self._unfinished)
 
     @renamed(interactions="user_items")
-    def partial_fit(self, user_items: Matrices, targets: Matrices | None = None, *, epochs: int = 1, weights: Weights | None = None,
-                    callbacks: Callbacks = ()) -> Recommender:
+    def partial_fit(self, user_items: Matrices, targets: Matrices | None = None, *, epochs: int = 1, grow: bool = False,
+                    weights: Weights | None = None, callbacks: Callbacks = ()) -> Recommender:
         """Goes on for so many epochs with the optimizer's state, on these or other data of the same units, all of which are
         trained on. Without a model it is a `fit` of so many epochs.
 
         user_items, targets, weights, callbacks: as in `fit`; users are any number, of which fewer than the batch are one batch.
         epochs: passes over these data, with the rates that the schedule has for so many more.
+        grow: the model gets the units that it has not, each first with the mean weights of those that users have beside it.
 
         Returns the recommender. Raises UsageError where columns are other units than those of the model, or EASE is beside its network.
         """
@@ -140,15 +141,30 @@ class Recommender:
             first = type(self)(**(self.get_params() | {"epochs": epochs})).fit(user_items, targets, weights=weights, callbacks=called)
             self._network = first._network
             return self
-        _fitting.require_labels(self.network_, user_items, "Input", "user_items")
-        _fitting.require_widths(self.network_, user_items, "user_items")
-        _fitting.require_labels(self.network_, _fitting.wanted_of(user_items, targets), "Output", "targets")
-        done = self.network_.model.epochs()
-        own = {name: value for name, value in self._params.items() if not name.startswith("validation")}
-        native = _fitting.settings_of(own, called) | {"epochs": done + epochs, "early_stop": "none", "keep_best": "none", "same_run": False,
-                                                      "other_data": True}
-        native |= _fitting.data_settings(self._network, user_items, targets, None, weights, {})
-        return self._finish(resumed(self.network_.model, native, called, self.network_.history))
+        network = self.network_
+        if truth("grow", grow):
+            network, user_items = with_items_of(network, user_items)
+        native = _fitting.more_of(self._params, called, network, (user_items, targets, weights), epochs)
+        return self._finish((resumed if network.model.has_state() else begun)(network, native, called))
+
+    def add_items(self, item_features: Matrix | Mapping[Any, Any], labels: Iterable[str] | None = None, *,
+                  known_features: ItemFeatures | None = None, regularization: float = 3.0, layer: str = "") -> Recommender:
+        """Items that the model has not seen, behind those that it has, without training: their weights are what ridge regression says of
+        their features, by those of known items. They are recommended like all others, and known of users where those have them.
+
+        item_features: [new items, features], CSR or a Dataset, or a dictionary from labels of new items to features.
+        labels: of the new items, where the model's have labels, and `item_features` has none.
+        known_features: features of the items of the model, as `fit` takes them; None: those that it was trained with.
+        regularization: of the regression, above 0.
+        layer: of networks with several output layers.
+
+        Returns the recommender. `partial_fit` goes on from these weights, with an optimizer that begins anew. Raises UsageError for what
+        does not go together, naming it.
+        """
+        output = self.network_.layer(word("layer", layer))["Name"]
+        self._network = with_items(self.network_, output, item_features, labels, known_features,
+                                   positive("regularization", regularization))
+        return self
 
     def _finish(self, done: Run, folder: Any = None) -> Recommender:
         if done.model is not None:
@@ -185,24 +201,11 @@ class Recommender:
     def labels(self) -> Labels | None:
         """The labels of the units that are recommended, a sequence of str that nothing copies; None where they are not known. As of a
         list -1 is the last one: leave out ids of -1, `[labels[i] for i in ids[0] if i >= 0]`."""
-        return self.network_.labels(self._layer("")["Name"])
-
-    def _layer(self, name: str, kind: str = "Output") -> Facts:
-        layers = self.network_.layers(kind)
-        for layer in layers:
-            if layer["Name"] == (name or "Output"):
-                return layer
-        if name or len(layers) != 1:
-            raise UsageError(f"`layer` {name!r}: choose of: {', '.join(layer['Name'] for layer in layers)}")
-        return layers[0]
-
-    @staticmethod
-    def _width(layer: Facts) -> int:
-        return int(np.prod(layer["N"]))
+        return self.network_.labels(self.network_.layer()["Name"])
 
     def _units(self, layer: Facts) -> tuple[int, Labels | None]:
         """How many a layer has, and what they are called."""
-        return self._width(layer), self.network_.labels(layer["Name"])
+        return width_of(layer), self.network_.labels(layer["Name"])
 
     def _inputs(self, user_items: Any) -> list[Any]:
         """The data sets of examples to predict for; none where there are no examples."""
@@ -245,15 +248,15 @@ class Recommender:
         nan where a user has fewer that may be recommended. Of one basket a list of (label, score), numbers where the model has no labels.
         Raises UsageError naming the first label or number that is no unit of the model, and before `fit`.
         """
-        output = self._layer(word("layer", layer))
-        longest = min(count("N", N), self._width(output))
+        output = self.network_.layer(word("layer", layer))
+        longest = min(count("N", N), width_of(output))
         basket = is_basket(user_items)
         sets = self._inputs(basket_of(user_items, "user_items", *self._units(self.network_.layers("Input")[0])) if basket else user_items)
         if not sets:
             return np.empty((0, longest), np.int32), np.empty((0, longest), np.float32)
         users = 1 if basket else _fitting.examples_of(user_items)
-        pairs = set_of_each_user(filter_pairs, "filter_pairs", users, self._width(output))
-        factors = set_of_each_user(factors_of(score_factors, users), "score_factors", users, self._width(output))
+        pairs = set_of_each_user(filter_pairs, "filter_pairs", users, width_of(output))
+        factors = set_of_each_user(factors_of(score_factors, users), "score_factors", users, width_of(output))
         ids, scores = _core.recommend(self.network_.model, sets, longest, layer,
                                       truth("filter_already_liked_items", filter_already_liked_items), pairs, factors,
                                       allowed_of(items, filter_items, *self._units(output)))
@@ -283,8 +286,8 @@ class Recommender:
         of several items a list of such lists. An entry that is the item itself is one like others. Raises UsageError naming the
         first label or number that is no unit of the model, and where all inputs are dense.
         """
-        output, inputs = self._layer(word("layer", layer)), self.network_.layers("Input")
-        most = min(count("N", N), sum(map(self._width, inputs)))
+        output, inputs = self.network_.layer(word("layer", layer)), self.network_.layers("Input")
+        most = min(count("N", N), sum(map(width_of, inputs)))
         basket = is_basket(user_items)
         sets = self._inputs(basket_of(user_items, "user_items", *self._units(inputs[0])) if basket else user_items)
         asked = asked_units(item, None if basket else _fitting.examples_of(user_items), *self._units(output))
@@ -310,7 +313,7 @@ class Recommender:
         """
         choice("of", of, ("output", "input"))
         count("N", N)
-        layer = self._layer("") if of == "output" else self.network_.layers("Input")[0]
+        layer = self.network_.layer() if of == "output" else self.network_.layers("Input")[0]
         width, labels = self._units(layer)
         asked = units_of(itemid, "itemid", width, labels)
         ids, best = nearest_units(unit_vectors(self.network_, layer["Name"], of), asked, allowed_of(items, filter_items, width, labels), N)
@@ -329,7 +332,7 @@ class Recommender:
         sets = self._inputs(user_items)
         word("layer", layer)
         if not sets:
-            return np.empty((0, self._width(self._layer(layer, "Hidden"))), np.float32)
+            return np.empty((0, width_of(self.network_.layer(layer, "Hidden"))), np.float32)
         values: Any = _core.embed(self.network_.model, sets, layer)
         return values
 
@@ -343,7 +346,7 @@ class Recommender:
         [users, dimensions], what `transform` gives and 1. Raises UsageError where the scores are in another order, as with GELU, and for
         outputs that more than hidden layers feed.
         """
-        return vectors_of(self.network_, self._layer(word("layer", layer))["Name"],
+        return vectors_of(self.network_, self.network_.layer(word("layer", layer))["Name"],
                           None if user_items is None else lambda hidden: self.transform(user_items, hidden))
 
     @overload
@@ -380,7 +383,7 @@ class Recommender:
 
         Returns a TableStream. Items are labels, numbers where the model has none. Raises UsageError as `recommend` does.
         """
-        output = self._layer(word("layer", layer))
+        output = self.network_.layer(word("layer", layer))
         count("N", N)
         _fitting.require_labels(self.network_, user_items, "Input", "user_items")
         _fitting.require_widths(self.network_, user_items, "user_items")
@@ -429,12 +432,9 @@ class Recommender:
         Raises UsageError for a Dataset that is split: its parts say what was held out.
         """
         if held_out is None and getattr(user_items, "targets", None) is None:
-            if getattr(user_items, "is_split", False):
-                _fitting.pair_of(user_items, "user_items")
             if _fitting.tell_of_known(self._fitted_on, user_items):
                 self._fitted_on = None
-            data = user_items if isinstance(user_items, Dataset) else Dataset(sparse_of(user_items, "user_items"))
-            user_items = data.split("ratio:0.8/0.2").test
+            user_items = _fitting.held_out_part(user_items)
         return self.evaluate(user_items, held_out, k=[20])["ndcg@20"]
 
     @property
@@ -442,7 +442,7 @@ class Recommender:
         """Units of what users have, by which scikit-learn knows what `fit` was given. Raises AttributeError before `fit`."""
         if self._network is None:
             raise AttributeError("n_features_in_: the recommender is not trained")
-        return self._width(self._network.layers("Input")[0])
+        return width_of(self._network.layers("Input")[0])
 
     def __sklearn_is_fitted__(self) -> bool:
         return self._network is not None
@@ -492,9 +492,8 @@ class Recommender:
         return _display.recommender_text(type(self).__name__, called, shown, self._network)
 
     def _repr_html_(self) -> str:
-        if self._network is None:
-            return f"<code>{self!r}</code>"
-        return _display.network_html(type(self).__name__, self._network.layers(), True, self._network.history)
+        shown, name = self._network, type(self).__name__
+        return f"<code>{self!r}</code>" if shown is None else _display.network_html(name, shown.layers(), True, shown.history)
 
 
 _DEFAULTS = {"recipe": "sigmoid", "hidden": None, "network": None, "device": "auto", "threads": 0, "precision": "tf32"}

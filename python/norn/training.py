@@ -131,10 +131,17 @@ def run(native: dict[str, Any], callbacks: Iterable[Callable[[Environment], obje
     return Run(model, history, facts, raised or late)
 
 
-def resumed(model: _core.Model, native: dict[str, Any], callbacks: Iterable[Callable[[Environment], object]], history: History) -> Run:
+def resumed(network: Network, native: dict[str, Any], callbacks: Iterable[Callable[[Environment], object]]) -> Run:
     """Goes on with a model in memory."""
-    with model_file(model) as file, _without_name(file):
-        return run(native | {"resume": file}, callbacks, history)
+    with model_file(network.model) as file, _without_name(file):
+        return run(native | {"resume": file}, callbacks, network.history)
+
+
+def begun(network: Network, native: dict[str, Any], callbacks: Iterable[Callable[[Environment], object]]) -> Run:
+    """Begins with the weights of a model in memory that has no state of a training."""
+    with run_settings(network) as source:
+        return run({name: value for name, value in native.items() if name not in ("same_run", "other_data")} | source, callbacks,
+                   network.history)
 
 
 @contextlib.contextmanager

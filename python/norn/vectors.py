@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from .errors import UsageError
+from .folding import folded
 from .interchange.wiring import Layer, Wiring
 
 if TYPE_CHECKING:
@@ -48,10 +49,10 @@ def _sources(wiring: Wiring, output: Layer) -> list[str]:
 
 def vectors_of(network: Network, layer: str, activations: Callable[[str], Floats] | None) -> Vectors:
     """Those of an output layer; of users by what gives the activations of a hidden layer, [users, units]."""
-    wiring = Wiring(network.descriptor)
+    descriptor, parameters = folded(network)
+    wiring = Wiring(descriptor)
     output = wiring.by_name[layer]
     sources = _sources(wiring, output)
-    parameters = network.parameters
     weights = [parameters[edge.parameter] if edge.transposed else parameters[edge.parameter].T for edge in output.edges]
     items = _columns([*weights, parameters[f"{layer} bias"][:, None]])
     if activations is None:

@@ -10,6 +10,8 @@
 #include "python/src/settings.h"
 #include "src/run/model_access.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -124,6 +126,27 @@ nb::dict parameters(HeldModel& model) {
   return by_name;
 }
 
+// A copy, as what csr_matrix of SciPy takes; None for a layer without features.
+nb::object features(HeldModel& model, const std::string& layer) {
+  const auto table = model.with([&](run::Model& held) -> std::shared_ptr<const FeatureTable> {
+    const auto& layers = run::ModelAccess::info(held).network.layers;
+    const auto found = std::ranges::find(layers, layer, &LayerDescriptor::name);
+    return found == layers.end() ? nullptr : found->feature_table;
+  });
+  if (!table) return nb::none();
+  const auto array = [](auto values) {
+    const std::size_t count = values.size();
+    return array_of(std::move(values), {count});
+  };
+  std::vector<float> value = table->value;
+  if (value.empty()) value.assign(table->column.size(), 1.0f);
+  return nb::make_tuple(
+      array(std::move(value)),
+      array(std::vector<std::int64_t>(table->column.begin(), table->column.end())),
+      array(std::vector<std::int64_t>(table->row_begin.begin(), table->row_begin.end())),
+      table->features);
+}
+
 }  // namespace
 
 void add_model(nb::module_& m) {
@@ -163,10 +186,20 @@ void add_model(nb::module_& m) {
           },
           "Epochs that it has been trained for.")
       .def(
+          "has_state",
+          [](HeldModel& self) {
+            return self.with(
+                [](run::Model& held) { return run::ModelAccess::info(held).has_training_state; });
+          },
+          "Whether a training can go on with it, not only with its weights.")
+      .def(
           "chosen",
           [](HeldModel& self) { return self.with([](run::Model& held) { return held.chosen(); }); },
           "How a search chose its settings, JSON; empty: none did.")
       .def("parameters", &parameters)
+      .def("features", &features, "layer"_a,
+           "The features of an Output layer's units: values, columns, row offsets, and how many "
+           "features there are; None: it has none.")
       .def("close", &HeldModel::close)
       .def_prop_ro("closed", &HeldModel::is_closed);
 }

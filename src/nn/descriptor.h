@@ -6,11 +6,13 @@
 #include "kernels/pooling.h"
 #include "kernels/update_rule.h"
 #include "src/nn/entry_weights.h"
+#include "src/nn/feature_table.h"
 #include "src/nn/input_weighting.h"
 
 #include <algorithm>
 #include <array>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <variant>
@@ -107,6 +109,9 @@ struct LayerDescriptor {
   bool batch_normalization = false;
   std::optional<SparsenessPenalty> sparseness;  ///< overrides the network's
   FactoredOutput factored;
+  std::string features;  ///< of an Output layer: the data set of its units' features; empty: none
+  /// That data set, once it is there. What is learnt of features is the layer feature_layer().
+  std::shared_ptr<const FeatureTable> feature_table;
 
   PoolingFunction function = PoolingFunction::none;
   std::array<Index, 3> kernel = {1, 1, 1};
@@ -118,6 +123,7 @@ struct LayerDescriptor {
   /// messages; empty when there is none.
   std::map<std::string, TextPlace> places;
 
+  std::string feature_layer() const { return name + " features"; }
   Index units() const { return extent[0] * extent[1] * extent[2] * extent[3]; }
 };
 
@@ -146,17 +152,19 @@ constexpr const LayerKindRules& rules_of(LayerKind kind) {
 }
 
 /// How the units of a source lead to those of a layer.
-enum class EdgeKind { matrix = 0, skip = 1, own = 2 };
+enum class EdgeKind { matrix = 0, skip = 1, own = 2, features = 3 };
 struct EdgeKindRules {
   const char* name;  ///< in plans and records of runs
   const char* key;   ///< of descriptors, that names the source
-  bool by_unit;      ///< each unit to that of the same number: src/step/edges makes steps of it
+  bool by_unit;      ///< without weights that are learnt: src/step/edges makes steps of it
+  bool from_all;     ///< of these: from all units of the source, not that of the same number
 };
 /// By EdgeKind.
 inline constexpr std::array kEdgeKinds = {
-    EdgeKindRules{"weights", "Source", false},  // a matrix
-    EdgeKindRules{"skip", "Skip", true},        // as they are
-    EdgeKindRules{"own", "Source", false}};     // as the layer's type computes
+    EdgeKindRules{"weights", "Source", false, false},    // a matrix
+    EdgeKindRules{"skip", "Skip", true, false},          // as they are
+    EdgeKindRules{"own", "Source", false, false},        // as the layer's type computes
+    EdgeKindRules{"features", "Features", true, true}};  // by the units' features
 constexpr const EdgeKindRules& rules_of(EdgeKind kind) {
   return kEdgeKinds.at(std::size_t(kind));
 }

@@ -85,6 +85,8 @@ void connect(Graph& graph, Faults& faults) {
       const int source = find_layer(graph.network, numbers, layer, "Skip", name, faults);
       if (source >= 0) skips.push_back({source, int(i), EdgeKind::skip});
     }
+    const int features = layer.features.empty() ? -1 : numbers.of(layer.feature_layer());
+    if (features >= 0) skips.push_back({features, int(i), EdgeKind::features});
   }
   for (const Edge& skip : skips) add(skip);
 }
@@ -144,7 +146,7 @@ void sort_layers(Graph& graph, Faults& faults) {
 // The edges into a layer that its Source names.
 std::vector<int> named_sources(const Graph& graph, int layer) {
   std::vector<int> edges = graph.sources[std::size_t(layer)];
-  std::erase_if(edges, [&](int e) { return graph.edges[std::size_t(e)].kind == EdgeKind::skip; });
+  std::erase_if(edges, [&](int e) { return graph.edges[std::size_t(e)].by_unit(); });
   return edges;
 }
 
@@ -351,6 +353,7 @@ void resolve(Graph& graph, const std::vector<DatasetShape>* datasets, const std:
   graph_parts::check_windows(graph, datasets ? *datasets : none, faults);
   graph_parts::check_weighting(graph, datasets ? *datasets : none, faults);
   graph_parts::check_entry_weights(graph, datasets ? *datasets : none, faults);
+  graph_parts::check_features(graph, datasets != nullptr, known, faults);
   graph_parts::check_factors(graph, datasets ? *datasets : none, faults);
   graph_parts::check_augmentation(graph, datasets ? *datasets : none, known, faults);
   // A connection whose source is misspelt is missing, which is no error of its own.

@@ -32,6 +32,7 @@ struct Edge {
   bool transposed = false;  ///< used the other way round than there
   bool has_weights() const { return kind == EdgeKind::matrix; }
   bool by_unit() const { return rules_of(kind).by_unit; }
+  bool from_all() const { return rules_of(kind).from_all; }
 };
 
 struct Graph {

@@ -160,7 +160,7 @@ void check_widths(const Graph& graph, const std::vector<DatasetShape>& datasets,
 void check_edges_by_unit(const Graph& graph, const std::vector<DatasetShape>& datasets,
                          const KnownSizes& known, Faults& faults) {
   for (const Edge& edge : graph.edges) {
-    if (!edge.by_unit()) continue;
+    if (!edge.by_unit() || edge.from_all()) continue;
     const LayerDescriptor& layer = layer_at(graph, edge.destination);
     const LayerDescriptor& from = layer_at(graph, edge.source);
     const char* key = rules_of(edge.kind).key;
@@ -182,7 +182,7 @@ void check_windows(const Graph& graph, const std::vector<DatasetShape>& datasets
   for (const Edge& edge : graph.edges) {
     const LayerDescriptor& layer = layer_at(graph, edge.destination);
     const LayerDescriptor& from = layer_at(graph, edge.source);
-    if (!rules_of(layer.type).has_window || edge.kind == EdgeKind::skip) continue;
+    if (!rules_of(layer.type).has_window || edge.by_unit()) continue;
     const DatasetShape* dataset = find_dataset(datasets, from.dataset);
     if (from.kind == LayerKind::input && dataset && dataset->gives_sparse_batches)
       faults.add(layer, "Source",

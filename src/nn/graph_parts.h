@@ -64,6 +64,8 @@ void bind_datasets(Graph& graph, const std::vector<DatasetShape>& datasets, Faul
 /// Layers at least as wide as their data; of the data's very shape when both have several axes.
 void check_widths(const Graph& graph, const std::vector<DatasetShape>& datasets,
                   const KnownSizes& known, Faults& faults);
+/// Features of units: the table that a layer names is there where `complete`, and fits.
+void check_features(const Graph& graph, bool complete, const KnownSizes& known, Faults& faults);
 /// Edges from unit to unit: between layers of the same width, from dense ones.
 void check_edges_by_unit(const Graph& graph, const std::vector<DatasetShape>& datasets,
                          const KnownSizes& known, Faults& faults);

@@ -266,6 +266,16 @@ Key factored_key() {
       kOutput);
 }
 
+Key features_key() {
+  return for_kinds(
+      text_key(
+          "Features", [](auto& d) -> auto& { return d.layer.features; },
+          "Data set of the features of this layer's units, a row a unit. Units score by them, too: "
+          "what is learnt of features is the layer `<Name> features`, Linear, which is added where "
+          "there is none. Norn's own."),
+      kOutput);
+}
+
 std::vector<Key> activation_keys() {
   std::vector<Key> keys;
   keys.push_back(activation_key());
@@ -344,6 +354,7 @@ std::vector<Key> make_layer_keys() {
   for (Key& key : layer_weight_keys()) keys.push_back(std::move(key));
   keys.push_back(entry_weights_key());
   keys.push_back(factored_key());
+  keys.push_back(features_key());
   for (Key& key : layer_window_keys()) keys.push_back(std::move(key));
   for (Key& key : refused_keys()) keys.push_back(std::move(key));
   return keys;

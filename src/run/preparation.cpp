@@ -3,6 +3,7 @@
 #include "src/run/preparation.h"
 
 #include "norn/base/error.h"
+#include "src/engine/data/unit_feature_sets.h"
 #include "src/nn/graph.h"
 #include "src/run/model_session.h"
 #include "src/run/ranks.h"
@@ -61,12 +62,13 @@ Log shared_log(const Log& log, const Communicator& communicator) {
   return communicator.rank() == 0 ? log : Log();
 }
 
-std::unique_ptr<DataBinding> bind_data(const TrainingStart& start, const TrainOptions& options,
+std::unique_ptr<DataBinding> bind_data(TrainingStart& start, const TrainOptions& options,
                                        const Log& log) {
   const ModelUnits units = start.info ? units_of(*start.info, options.trust_index) : ModelUnits();
   DataSources sources = data_sources(options, start.where);
   sources.units = start.info ? &units : nullptr;
   sources.log = log;
+  attach_features(start.network, sources);
   return std::make_unique<DataBinding>(start.network, sources,
                                        DataBinding::Layers::inputs_and_outputs);
 }

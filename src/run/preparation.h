@@ -36,8 +36,9 @@ std::shared_ptr<Communicator> ranks_of(const TrainOptions& options);
 /// For what every rank would say: rank 0 says it.
 Log shared_log(const Log& log, const Communicator& communicator);
 
-/// Opens the data of a start, with a model's units where the run begins with its weights.
-std::unique_ptr<DataBinding> bind_data(const TrainingStart& start, const TrainOptions& options,
+/// Opens the data of a start, with a model's units where the run begins with its weights; features
+/// of units enter its network.
+std::unique_ptr<DataBinding> bind_data(TrainingStart& start, const TrainOptions& options,
                                        const Log& log);
 
 /// What a plan depends on wherever it is for.

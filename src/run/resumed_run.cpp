@@ -6,6 +6,7 @@
 #include "src/base/files.h"
 #include "src/data/contents_checksum.h"
 #include "src/nn/graph.h"
+#include "src/nn/unit_features.h"
 #include "src/run/descriptor_differences.h"
 #include "src/run/model_session.h"
 #include "src/run/preparation.h"
@@ -47,6 +48,12 @@ void fill_in(const NetworkDescriptor& trained, const TrainOptions& options, Inde
     layer.auto_size = false;
     layer.extent = other->extent;
     layer.dimensions = other->dimensions;
+  }
+  for (std::size_t i = 0; i < network.layers.size(); ++i) {
+    const LayerDescriptor* other = trained.find(network.layers[i].name);
+    if (!network.layers[i].features.empty() && !network.layers[i].feature_table && other &&
+        other->feature_table)
+      add_features(network, i, other->feature_table);
   }
   infer_sizes(network);
   ValidationDescriptor& validation = network.training.validation;
@@ -140,7 +147,7 @@ Fault other_data(const TrainingStart& start, const std::vector<TrainedSet>& now)
 }
 
 // Of a run with other settings, which by a recipe may follow from other data.
-Fault other_data(const TrainingStart& start, const TrainOptions& options) {
+Fault other_data(TrainingStart start, const TrainOptions& options) {
   try {
     return other_data(start, trained_sets(*bind_data(start, options, {})));
   } catch (const Error&) {  // they are for another network

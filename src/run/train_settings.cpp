@@ -166,6 +166,16 @@ TrainSetting rule_setting(const SharedParameter& parameter) {
   return setting;
 }
 
+TrainSetting item_features_setting() {
+  TrainSetting setting = own(
+      "item_features", "NAME", [](auto& o) -> auto& { return o.item_features; }, {},
+      "the data set with the features of the units of Output layers, a row a unit, as "
+      "\"Features\" of a descriptor: items without interactions score by them");
+  setting.change = Change::never;
+  setting.default_text = "what the descriptor says in Features";
+  return setting;
+}
+
 // Of the layers that learn targets, and no part of "Training": put_settings() puts them there.
 std::vector<TrainSetting> entry_weight_settings() {
   TrainSetting scheme = own(
@@ -186,6 +196,7 @@ std::vector<TrainSetting> entry_weight_settings() {
     setting.change = Change::never;
     setting.default_text = "what the descriptor says in EntryWeights";
   }
+  all.push_back(item_features_setting());
   return all;
 }
 

@@ -331,6 +331,10 @@ void put_settings(const TrainOptions& options, NetworkDescriptor& network, const
   options.apply_to(network.training, log);
   if (!options.shuffle.empty()) network.shuffle = options.shuffle == "yes";
   put_entry_weights(options, network, log);
+  if (options.item_features.empty()) return;
+  for (LayerDescriptor& layer : network.layers)
+    if (layer.kind == LayerKind::output && !layer.feature_table)
+      layer.features = options.item_features;
 }
 
 NetworkDescriptor asked_network(const TrainOptions& options, std::optional<Index> epochs,
@@ -384,6 +388,7 @@ DataSources data_sources(const TrainOptions& options, const std::string& where) 
   DataSources sources{options.inputs, options.outputs.empty() ? options.inputs : options.outputs,
                       options.memory_bytes, where};
   sources.sets = options.sets;
+  if (!options.item_features.empty()) sources.features.push_back(options.item_features);
   return sources;
 }
 

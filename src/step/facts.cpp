@@ -162,7 +162,10 @@ Index StepFacts::delta_partial_sums(int layer) const {
       const int destination = this->edge(edge).destination;
       const bool to_examples = by_example(destination);
       if (to_examples && by_example(layer)) continue;
-      if (by_source(edge) || to_examples || this->edge(edge).by_unit() || is_factored(destination))
+      if (this->edge(edge).from_all())
+        partial_sums += partition(destination).blocks();
+      else if (by_source(edge) || to_examples || this->edge(edge).by_unit() ||
+               is_factored(destination))
         partial_sums += 1;
       else
         partial_sums += has_weights(edge) ? partition(destination).blocks() : comparisons(edge);

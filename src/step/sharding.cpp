@@ -34,7 +34,8 @@ class Chooser {
       const int destination = edge.destination;
       if (!takes_part_[std::size_t(destination)]) continue;
       if (by_example(destination)) return false;
-      if (edge.by_unit() && has_blocks_of(destination, layer, batch, rule)) continue;
+      if (edge.by_unit() && !edge.from_all() && has_blocks_of(destination, layer, batch, rule))
+        continue;
       if (!edge.has_weights()) return false;
       if (shares_[std::size_t(number)] || layer_of(destination).weight_norm > 0.0f ||
           layer_of(destination).factored.is_on())

@@ -58,6 +58,14 @@ void State::begin_arrays() {
   for (int layer : facts.order()) {
     if (units[layer]) units[layer]->initialise(memory);
     if (source_sums[layer]) source_sums[layer]->parts.initialise(memory);
+    for (std::size_t i = 0; i < unit_edges[layer].size(); ++i) {
+      const UnitEdge edge{facts.edge(facts.unit_edges(layer)[i]), int(i)};
+      std::visit(
+          [&](auto& room) {
+            if constexpr (requires { room.fill(facts, edge); }) room.fill(facts, edge);
+          },
+          unit_edges[layer][i]);
+    }
   }
   for (auto& gradient : shared)
     if (gradient) {

@@ -150,6 +150,9 @@ void StepTensors::add_lanes(const StepFacts& facts) {
                                                           : facts.layer(source).units());
       gradient = std::max(gradient, gradient_tile(facts, edge));
     }
+    for (int edge : facts.unit_edges(layer))
+      if (facts.edge(edge).from_all())
+        widest_source = std::max(widest_source, facts.layer(facts.edge(edge).source).units());
     if (!facts.is_output(layer)) continue;
     if (facts.is_factored(layer)) {
       widest_z = std::max(widest_z, facts.shown_at_once(layer));

@@ -105,13 +105,22 @@ void WorkList::pre_activations(const char* stage, int layer) {
   for (int edge : facts_.unit_edges(layer))
     with_edge(facts_.edge(edge).kind, [&]<typename Room>(std::type_identity<Room>) {
       pass(stage, rows_of(layer) * Room::kForwardBytes, calls_for(layer));
+      if constexpr (requires { Room::flops(facts_, edge); })
+        list_.back().flops = batch() * Room::flops(facts_, edge);
     });
 }
 
 void WorkList::backward_by_unit(const char* stage, int layer) {
   for (int edge : facts_.unit_edges(layer))
     with_edge(facts_.edge(edge).kind, [&]<typename Room>(std::type_identity<Room>) {
-      pass(stage, rows_of(layer) * Room::kBackwardBytes, calls_for(layer));
+      if constexpr (requires { Room::flops(facts_, edge); }) {
+        pass(Room::kBackwardStage, rows_of(layer) * Room::kBackwardBytes, calls_for(layer));
+        list_.back().flops = batch() * Room::flops(facts_, edge);
+        partial_sums(batch() * double(facts_.layer(facts_.edge(edge).source).units()),
+                     double(facts_.own_blocks(layer).count()));
+      } else {
+        pass(stage, rows_of(layer) * Room::kBackwardBytes, calls_for(layer));
+      }
     });
 }
 

@@ -109,6 +109,17 @@ TEST_F(AutoDataSets, WithoutOnePairAreRefusedNamingTheSets) {
                     HasSubstr("a_input, b_input, a_output, b_output")));
 }
 
+TEST_F(AutoDataSets, AreNoFeaturesOfUnits) {
+  DataSources sources = files({"a_input", "kinds_input"}, {"kinds_output", "a_output"});
+  NetworkDescriptor network =
+      with_data_sets({{LayerKind::input, "auto"}, {LayerKind::output, "auto"}});
+  network.layers[1].features = "kinds_input";
+  name_data_sets(network, sources);
+  EXPECT_THAT(names_in(network), ElementsAre("a_input", "a_output"));
+  sources.features = {"kinds_output"};
+  EXPECT_EQ(recipe_facts("auto", sources).examples, 3);
+}
+
 TEST_F(AutoDataSets, LeaveFilesAloneWhereNothingIsAuto) {
   NetworkDescriptor network = with_data_sets({{LayerKind::input, "a"}});
   EXPECT_NO_THROW(name_data_sets(network, {{folder_ / "missing.nc"}, {}}));

@@ -41,13 +41,18 @@ std::vector<MemorySet> in_memory(const std::filesystem::path& file) {
   return sets;
 }
 
+int last_output(const NetworkDescriptor& network) {
+  int layer = int(network.layers.size()) - 1;
+  while (network.layers[std::size_t(layer)].kind != LayerKind::output) --layer;
+  return layer;
+}
+
 std::vector<float> train_on(const Recipe& recipe, const DataSources& sources, HoldOutRule rule) {
   CpuRuntime runtime(2);
   const auto one = make_single_process();
   DataBinding data(recipe.network, sources, kBoth);
   ValidationData held;
-  if (rule.share > 0.0)
-    held = data.hold_out(recipe.network, rule, int(recipe.network.layers.size()) - 1);
+  if (rule.share > 0.0) held = data.hold_out(recipe.network, rule, last_output(recipe.network));
   Network network(make_graph(recipe.network, data.shapes(), "test"), data.shapes(),
                   runtime.context(*one), recipe.network.training.batch, Pass::training);
   network.initialise(1);

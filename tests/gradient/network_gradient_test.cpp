@@ -2,6 +2,7 @@
 // Cost and gradients of whole networks: several sources and outputs, skips, shared weights,
 // corruption, penalties and caps.
 #include "tests/gradient/kinds.h"
+#include "tests/support/recipes.h"
 
 #include <cmath>
 
@@ -78,6 +79,19 @@ TEST(NetworkGradient, OfSkips) {
   EXPECT_TRUE(engine_agrees(problem, 31));
   problem.network.layers[3].batch_normalization = true;
   EXPECT_TRUE(engine_agrees(problem, 32));
+}
+
+TEST(NetworkGradient, OfFeaturesOfUnits) {
+  for (const LayerActivation& output : {LayerActivation(SoftMax{}), kSigmoid})
+    for (const bool valued : {false, true}) {
+      Problem problem = chain(output);
+      give_features(problem.network, "Out", valued ? 5 : 3, valued, 41);
+      for (const DataKind& kind : {kBoolean, kDense}) {
+        SCOPED_TRACE(kind.name);
+        give_data(problem, kind, 42);
+        EXPECT_TRUE(engine_agrees(problem, 43));
+      }
+    }
 }
 
 // Weights that are shared out by source units.

@@ -85,6 +85,46 @@ TEST_F(SparseTest, MultiplyAgreesWithFloat64) {
     }
 }
 
+TEST_F(SparseTest, ProductWithListedRowsAgreesWithFloat64) {
+  Executor executor(2);
+  const auto kernels = samples::make_sparse(executor);
+  for (const auto& [units, n, batch, density] : shapes())
+    for (const bool values : {false, true})
+      for (const Existing existing : {Existing::overwrite, Existing::add}) {
+        SCOPED_TRACE(fmt::format("B {} N {} M {} values {}", batch, n, units, values));
+        const SparseRows f = samples::awkward_batch(units, n, density, values, random_);
+        auto x = random_matrix(batch, n), z = random_matrix(batch, units);
+        Sums expected(batch, units);
+        for (Index r = 0; r < batch; ++r)
+          for (Index u = 0; u < units; ++u) {
+            if (existing == Existing::add) expected.add(r, u, double(z(r, u)));
+            for (RowOffset i = f.row_begin[std::size_t(u)]; i < f.row_begin[std::size_t(u) + 1];
+                 ++i)
+              expected.add(r, u,
+                           double(value_at(f, std::size_t(i))) *
+                               double(x(r, Index(f.column[std::size_t(i)]))));
+          }
+        kernels->multiply_by_rows(x.view(), f.view(), existing, z.view());
+        expected.expect_near(z.view());
+        EXPECT_TRUE(z.padding_is_intact());
+      }
+}
+
+TEST_F(SparseTest, ProductWithListedRowsOfAnExampleDoesNotDependOnTheOthers) {
+  Executor executor(3);
+  const auto kernels = samples::make_sparse(executor);
+  const Index batch = 1 + Index(random_() % 70), n = 1 + Index(random_() % 60);
+  const SparseRows f = samples::awkward_batch(90, n, std::min<Index>(n, 7), true, random_);
+  auto x = random_matrix(batch, n);
+  PaddedMatrix<float> all(batch, 90), alone(1, 90);
+  kernels->multiply_by_rows(x.view(), f.view(), Existing::overwrite, all.view());
+  for (Index r = 0; r < batch; ++r) {
+    kernels->multiply_by_rows(x.view().row_range(r, 1), f.view(), Existing::overwrite,
+                              alone.view());
+    for (Index u = 0; u < 90; ++u) ASSERT_EQ(all(r, u), alone(0, u));
+  }
+}
+
 TEST_F(SparseTest, AffineHasTheBitsOfAProductThatStartsFromTheBias) {
   Executor executor(2);
   const auto kernels = samples::make_sparse(executor);

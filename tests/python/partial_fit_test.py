@@ -6,6 +6,7 @@ import pytest
 import scipy.sparse as sp
 
 import norn
+from norn import growing
 from conftest import Baskets, same
 
 SETTINGS = {"hidden": 6, "batch": 32, "rate_schedule": "constant", "warm_up": 0, "device": "cpu", "threads": 2}
@@ -79,5 +80,70 @@ def test_units_that_are_new_are_told_once(draw, caplog):
     again = norn.Recommender(epochs=1, **SETTINGS).fit(norn.Dataset(baskets.matrix, feature_labels=labels)).partial_fit(baskets.matrix)
     assert same(model.recommend(baskets.matrix, N=4), again.recommend(baskets.matrix, N=4))
     with pytest.raises(norn.DataError,
-                       match=rf"has {baskets.units + new} columns, the model has {baskets.units} units .*: `fit` alone learns them"):
+                       match=rf"has {baskets.units + new} columns, the model has {baskets.units} units .*: `partial_fit` with `grow`"):
         model.partial_fit(wide)
+
+
+AXES = {"Input -> Hidden": 0, "Hidden -> Output": 1, "Output bias": 0, "Input featureWeights": 0}  # of units
+
+
+def grown_by_hand(model, wide, units):
+    """Parameters of a model whose new units have the mean weights of what users have beside them."""
+    has = wide.toarray().astype(np.float64)
+    beside = has[:, units:].T @ has[:, :units]
+    expected = {}
+    for name, array in model.network_.parameters.items():
+        axis = AXES.get(name)
+        if axis is None:
+            expected[name] = array
+            continue
+        rows = np.moveaxis(array, axis, 0).astype(np.float64)
+        sums = np.tensordot(beside, rows, axes=1)
+        counts = beside.sum(axis=1).reshape(-1, *[1] * (rows.ndim - 1))
+        counts = counts * (name != "Input featureWeights")  # these are the mean of all
+        means = np.where(counts > 0, sums / np.maximum(counts, 1), rows.mean(axis=0))
+        expected[name] = np.moveaxis(np.concatenate([rows, means]), 0, axis)
+    return expected
+
+
+@pytest.mark.parametrize("has_labels", [True, False])
+def test_units_that_are_new_become_part_of_the_model(draw, has_labels):
+    baskets = Baskets(draw)
+    new, users = int(draw.integers(1, 9)), baskets.matrix.shape[0]
+    more = sp.random(users, new, density=0.1, format="csr", random_state=draw, dtype=np.float32)
+    more.data[:] = 1
+    wide = sp.hstack([baskets.matrix, more]).tocsr()
+    labels = [f"unit {unit}" for unit in draw.permutation(baskets.units + new)]
+    first = norn.Dataset(baskets.matrix, feature_labels=labels[:baskets.units]) if has_labels else baskets.matrix
+    model = norn.Recommender(epochs=2, **SETTINGS).fit(first)
+    expected = grown_by_hand(model, wide, baskets.units)
+    order = draw.permutation(baskets.units + new) if has_labels else np.arange(baskets.units + new)
+    given = norn.Dataset(wide[:, order], feature_labels=[labels[place] for place in order]) if has_labels else wide
+    network, data = growing.with_items_of(model.network_, given)
+    there = [label for label in given.feature_labels if label in labels[baskets.units:]] if has_labels else None
+    place = [labels[baskets.units:].index(label) for label in there] if has_labels else list(range(new))
+    columns = np.concatenate([np.arange(baskets.units), baskets.units + np.array(place)])
+    assert (data.matrix != wide[:, columns]).nnz == 0
+    for name, array in network.parameters.items():
+        axis = AXES.get(name)
+        np.testing.assert_allclose(array, expected[name] if axis is None else np.take(expected[name], columns, axis), rtol=1e-5, atol=1e-7)
+    model.partial_fit(given, epochs=3, grow=True)
+    assert model.network_.model.epochs() == 3
+    assert model.network_.layer()["N"] == baskets.units + new
+    assert list(model.labels or ()) == (labels[:baskets.units] + there if has_labels else [])
+    before = model.recommend(wide[:, columns], N=5)
+    model.partial_fit(given, grow=True)  # nothing is new, and the optimizer goes on
+    assert model.network_.model.epochs() == 4 and not same(before, model.recommend(wide[:, columns], N=5))
+
+
+def test_what_cannot_grow_is_refused(draw):
+    baskets = Baskets(draw)
+    model = norn.Recommender(epochs=1, **SETTINGS).fit(baskets.matrix)
+    labelled = norn.Dataset(baskets.matrix, feature_labels=[f"unit {unit}" for unit in range(baskets.units)])
+    with pytest.raises(norn.UsageError, match="the data have labels and the model's items none"):
+        model.partial_fit(labelled, grow=True)
+    with pytest.raises(norn.UsageError, match="the model's items have labels and the data none"):
+        norn.Recommender(epochs=1, **SETTINGS).fit(labelled).partial_fit(baskets.matrix, grow=True)
+    other = norn.Recommender(epochs=1, **SETTINGS).fit(baskets.matrix, baskets.matrix[:, :9])
+    with pytest.raises(norn.UsageError, match="need a model that recommends what users have"):
+        other.partial_fit(baskets.matrix, grow=True)

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/nn/unit_features.h"
 #include "tests/support/training_recipe.h"
 
+#include <algorithm>
+#include <memory>
+#include <random>
 #include <vector>
 
 /// Networks for whole runs: between them every mechanism of the engine, odd widths, a smaller last
@@ -242,9 +246,39 @@ inline Recipe recipe_with_weights_of_entries() {
   return recipe;
 }
 
+/// Random features of the units of the output layer `name`; the last units have none, and some
+/// others. Weights of features that are not 0, so that deltas go through them.
+inline void give_features(NetworkDescriptor& network, const std::string& name, Index features,
+                          bool valued, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  auto table = std::make_shared<FeatureTable>();
+  table->features = features;
+  const auto layer = std::size_t(std::ranges::find(network.layers, name, &LayerDescriptor::name) -
+                                 network.layers.begin());
+  const Index units = network.layers[layer].units();
+  for (Index unit = 0; unit + 2 < units || unit < 1; ++unit) {
+    for (Index f = 0; f < features; ++f) {
+      if (random() % 4 != 0 && unit > 0) continue;
+      table->column.push_back(Column(f));
+      if (valued) table->value.push_back(float(random() % 1000) / 500.0f - 1.0f);
+    }
+    table->row_begin.push_back(RowOffset(table->column.size()));
+  }
+  network.layers[layer].features = "features";
+  add_features(network, layer, std::move(table));
+  network.layers.back().init.scheme = Xavier{};
+}
+
+inline Recipe recipe_with_features(bool valued) {
+  Recipe recipe =
+      valued ? deep_recipe("features", Adam{}, 0.003f, SoftMax{})
+             : deep_recipe("features of sigmoid units", Adam{}, 0.003f, Activation(Sigmoid{}));
+  give_features(recipe.network, "Out", valued ? 45 : 7, valued, 11);
+  return recipe;
+}
+
 inline std::vector<Recipe> all_recipes() {
-  std::vector<Recipe> all;
-  all.push_back(deep_recipe("softmax", Adam{}, 0.003f, SoftMax{}));
+  std::vector<Recipe> all = {deep_recipe("softmax", Adam{}, 0.003f, SoftMax{})};
 
   all.push_back(deep_recipe("sigmoid", RmsProp{}, 0.001f, Activation(Sigmoid{})));
   all.back().inputs.valued = true;
@@ -300,6 +334,7 @@ inline std::vector<Recipe> all_recipes() {
   if (computes_by_example()) all.push_back(pooling_recipe());
   all.push_back(recipe_with_weights_of_entries());
   all.push_back(towers_recipe());
+  for (const bool valued : {true, false}) all.push_back(recipe_with_features(valued));
   return all;
 }
 

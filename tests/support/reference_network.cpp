@@ -108,6 +108,7 @@ void Network::order_layer(int number, std::vector<int>& mark) {
   const LayerDescriptor& descriptor = network_.layers[std::size_t(number)];
   for (const std::string& source : descriptor.sources) order_layer(layer(source), mark);
   for (const std::string& skip : descriptor.skips) order_layer(layer(skip), mark);
+  if (!descriptor.features.empty()) order_layer(layer(descriptor.feature_layer()), mark);
   mark[std::size_t(number)] = 2;
   order_.push_back(number);
 }
@@ -185,6 +186,15 @@ Rows Network::pre_activation(int number, const Parameters& parameters,
     for (std::size_t b = 0; b < examples; ++b)
       for (std::size_t j = 0; j < units; ++j)
         z[b][j] += activity.output[std::size_t(layer(skip))][b][j];
+  if (network_.layers[at].features.empty()) return z;
+  const FeatureTable& table = *network_.layers[at].feature_table;
+  const Rows& of_features =
+      activity.output[std::size_t(layer(network_.layers[at].feature_layer()))];
+  for (std::size_t j = 0; j < units; ++j)
+    for (RowOffset i = table.before(Index(j)); i < table.before(Index(j) + 1); ++i)
+      for (std::size_t b = 0; b < examples; ++b)
+        z[b][j] += (table.value.empty() ? 1.0 : double(table.value[std::size_t(i)])) *
+                   of_features[b][table.column[std::size_t(i)]];
   return z;
 }
 

@@ -101,6 +101,9 @@ struct TrainOptions {
   std::string entry_weights;
   std::optional<float> entry_alpha;
   std::optional<float> entry_epsilon;
+  /// The data set with the features of the units of all Output layers: JSON's "Features"; empty:
+  /// the descriptor's.
+  std::string item_features;
   RateSettings schedule;
   ValidationSettings validation;
 

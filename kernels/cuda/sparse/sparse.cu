@@ -5,6 +5,8 @@
 #include "kernels/cuda/sparse/sparse_slices.cuh"
 #include "kernels/sparse.h"
 
+#include <algorithm>
+
 namespace norn::cuda {
 namespace {
 
@@ -103,6 +105,34 @@ void launch_multiply(const Stream& stream, CsrView x, MatrixView<const float> w,
   check_launch("multiply_rows");
 }
 
+constexpr int kUnitThreads = 128;
+constexpr int kThreadRows = 8;
+
+/// One thread for a row of f and some rows of x, which share its entries.
+__global__ void __launch_bounds__(kUnitThreads)
+    multiply_by_listed_rows(MatrixView<const float> x, CsrView f, bool adds, MatrixView<float> z) {
+  const Index unit = Index(blockIdx.x) * kUnitThreads + threadIdx.x;
+  if (unit >= f.rows) return;
+  const RowOffset begin = f.row_begin[unit], end = f.row_begin[unit + 1];
+  for (Index first = Index(blockIdx.y) * kThreadRows; first < x.rows;
+       first += Index(gridDim.y) * kThreadRows) {
+    float sum[kThreadRows] = {};
+    for (RowOffset i = begin; i < end; ++i) {
+      const float value = f.value ? f.value[i] : 1.0f;
+      const float* from = x.row(first) + f.column[i];
+#pragma unroll
+      for (int r = 0; r < kThreadRows; ++r)
+        if (first + r < x.rows) sum[r] += value * from[r * x.stride];
+    }
+#pragma unroll
+    for (int r = 0; r < kThreadRows; ++r) {
+      if (first + r >= x.rows) break;
+      float& to = z(first + r, unit);
+      to = adds ? to + sum[r] : sum[r];
+    }
+  }
+}
+
 class CudaSparse final : public SparseKernels {
  public:
   explicit CudaSparse(const Stream& stream) : stream_(stream), workspace_(stream) {}
@@ -116,6 +146,15 @@ class CudaSparse final : public SparseKernels {
       launch_multiply<4>(stream_, x, w, sums);
     else
       launch_multiply<1>(stream_, x, w, sums);
+  }
+  void do_multiply_by_rows(MatrixView<const float> x, CsrView f, Existing existing,
+                           MatrixView<float> z) override {
+    constexpr Index kMostBlocks = 65535;  // along y
+    const dim3 blocks(unsigned((f.rows + kUnitThreads - 1) / kUnitThreads),
+                      unsigned(std::min(kMostBlocks, (x.rows + kThreadRows - 1) / kThreadRows)));
+    multiply_by_listed_rows<<<blocks, kUnitThreads, 0, stream_.stream>>>(
+        x, f, existing == Existing::add, z);
+    check_launch("multiply_by_listed_rows");
   }
   void do_transpose(CsrView x, TransposedBatch& transposed) override {
     transpose_batch(stream_, workspace_, x, transposed);

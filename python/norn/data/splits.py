@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .._types import Array
 
 _BY = ("entry", "example", "pair")
-_RULES = ("ratio:", "time:", "leave-one-out", "leave-last-out")
+_RULES = ("ratio:", "time:", "leave-one-out", "leave-last-out", "new-items:")
 
 
 class Part(NamedTuple):
@@ -40,7 +40,8 @@ def split_rows(rows: Rows, split: str, by: str, seed: int, labels: bytes, place:
     choice("split_by", by, _BY)
     if not split.startswith(_RULES):
         raise UsageError(f"`split` {split!r}: there is no such rule;{did_you_mean(split, _RULES)} choose of: ratio:0.8/0.2, "
-                         "ratio:0.8/0.1/0.1, leave-one-out, leave-last-out, time:2026-01-31 or time:2026-01-30/2026-01-31")
+                         "ratio:0.8/0.1/0.1, leave-one-out, leave-last-out, time:2026-01-31, time:2026-01-30/2026-01-31 or, of a "
+                         "Dataset, new-items:0.1")
     if by_time(split) and rows.times is None:
         raise UsageError(f"`split` {split} needs the column with the time of each entry; name it with `time`")
     settings = {"split": split, "split_by": by, "seed": count("seed", seed, 0, 2**64 - 1)}
@@ -56,6 +57,20 @@ def split_rows(rows: Rows, split: str, by: str, seed: int, labels: bytes, place:
             raise DataError(f"{place}: {made.examples.size} examples with {made.inputs.columns.size} input and {wanted.columns.size} "
                             f"target entries are left for the {made.name} part; give more data or change `split` {split}")
     return parts
+
+
+def items_first(split: str, width: int, seed: int) -> tuple[Array, int]:
+    """For "new-items:0.1": all items, those that training is to know first, and how many these are. Raises UsageError for a share that
+    leaves none of either."""
+    try:
+        share = float(split.removeprefix("new-items:"))
+    except ValueError:
+        share = 0.0
+    new = round(share * width) if 0.0 < share < 1.0 else 0
+    if not 0 < new < width:
+        raise UsageError(f"`split` {split}: of {width} items it must hold back some and leave some; give a share such as new-items:0.1")
+    order = np.random.default_rng(count("seed", seed, 0, 2**64 - 1)).permutation(width)
+    return np.concatenate([np.sort(order[new:]), np.sort(order[:new])]), width - new
 
 
 def _parts_of_entries(rows: Rows, names: list[str], part: Array) -> list[Part]:

@@ -42,7 +42,8 @@ def sha256_of_lines(labels: Iterable[str]) -> str:
 
 
 def parts_of(model: Model) -> Parts:
-    """Those of a Network, of what has one as `.network`, of Parts, or of a model file."""
+    """Those of a Network, of what has one as `.network`, of Parts, or of a model file. What is learnt of features of items becomes part
+    of the items' weights."""
     if isinstance(model, Parts):
         return model
     if isinstance(model, (str, os.PathLike)):
@@ -51,13 +52,15 @@ def parts_of(model: Model) -> Parts:
     network: Any = getattr(model, "network_", model)
     if not hasattr(type(network), "descriptor") or not hasattr(type(network), "parameters"):
         raise UsageError(f"`model` is a {type(model).__name__}; give a Network, a Recommender, or the name of a model file")
+    from norn.folding import folded
+    descriptor, parameters = folded(network)
     labels = {}
-    for layer in network.descriptor["Layers"]:
+    for layer in descriptor["Layers"]:
         if layer["Kind"] in ("Input", "Output"):
             known = network.labels(layer["Name"])
             if known is not None:
                 labels[layer["Name"]] = known
-    return Parts(network.descriptor, dict(network.parameters), labels)
+    return Parts(descriptor, parameters, labels)
 
 
 def canonical(descriptor: Any) -> dict[str, Any]:

@@ -8,6 +8,7 @@
 #include "src/data/stored_values.h"
 #include "src/engine/data/device_dataset.h"
 #include "src/engine/data/listed_sets.h"
+#include "src/engine/data/unit_feature_sets.h"
 #include "src/engine/data/weighted_entries.h"
 
 #include <algorithm>
@@ -165,6 +166,7 @@ DataBinding::DataBinding(const NetworkDescriptor& network, const DataSources& so
         labels_of_layer(sources.units, network, layer, set->info.unit_labels);
     examples_ = set->info.examples;
   }
+  take_feature_labels(network, sources.units, unit_labels_);
   matcher.report(sources.log);
   warn_of_other_indexes(network, sources.log);
   if (total <= sources.memory_bytes) held_bytes_ = total;

@@ -31,6 +31,8 @@ struct DataSources {
   Log log = {};  ///< says which features the model does not have
   /// Sets in memory, for layers of both sides. They win over sets of files that have their names.
   std::vector<MemorySet> sets = {};
+  /// Sets with features of units: no pair that one is of is meant by "DataSet": "auto".
+  std::vector<std::string> features = {};
 };
 
 struct ValidationData;

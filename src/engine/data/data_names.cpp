@@ -21,13 +21,16 @@ bool has(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// NAME of the one pair NAME_input, NAME_output.
-std::string name_of_pair(const std::vector<std::string>& names) {
+// NAME of the one pair NAME_input, NAME_output, neither of which holds features of units.
+std::string name_of_pair(const std::vector<std::string>& names,
+                         const std::vector<std::string>& features) {
   std::vector<std::string> pairs;
   for (const std::string& name : names) {
     if (!name.ends_with(kInputEnding)) continue;
     std::string stem = name.substr(0, name.size() - kInputEnding.size());
-    if (has(names, stem + std::string(kOutputEnding))) pairs.push_back(std::move(stem));
+    const std::string output = stem + std::string(kOutputEnding);
+    if (has(names, output) && !has(features, name) && !has(features, output))
+      pairs.push_back(std::move(stem));
   }
   if (pairs.size() == 1) {
     // A descriptor would keep another name, which no data set has.
@@ -90,9 +93,11 @@ void name_data_sets(NetworkDescriptor& network, const DataSources& sources) {
   const auto says_auto = [](const LayerDescriptor& layer) { return layer.dataset == kAutoDataset; };
   if (std::none_of(network.layers.begin(), network.layers.end(), says_auto)) return;
   const std::vector<std::string> names = names_of_sets(list_sets(sources));
+  std::vector<std::string> features = sources.features;
+  for (const LayerDescriptor& layer : network.layers) features.push_back(layer.features);
   for (LayerDescriptor& layer : network.layers)
     if (is_auto(layer, names))
-      layer.dataset = name_of_pair(names) +
+      layer.dataset = name_of_pair(names, features) +
                       std::string(layer.kind == LayerKind::input ? kInputEnding : kOutputEnding);
 }
 
@@ -100,7 +105,8 @@ RecipeFacts recipe_facts(const std::string& dataset, const DataSources& sources)
   const std::vector<ListedSet> sets = list_sets(sources);
   const std::vector<std::string> names = names_of_sets(sets);
   const bool by_role = dataset == kAutoDataset && !has(names, dataset);
-  const std::string name = by_role ? name_of_pair(names) + std::string(kOutputEnding) : dataset;
+  const std::string name =
+      by_role ? name_of_pair(names, sources.features) + std::string(kOutputEnding) : dataset;
   const ListedSet* set = find_set(sets, name, true);
   if (!set)
     throw DataError(fmt::format(

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The descriptive part of a model file: attributes to descriptor.
 #include "norn/base/error.h"
+#include "src/engine/model/model_features.h"
 #include "src/engine/model/model_file.h"
 #include "src/engine/model/model_labels.h"
 #include "src/engine/model/model_numbers.h"
@@ -243,6 +244,7 @@ ModelInfo read_model_info(const TensorFileReader& file) {
     throw DataError(fmt::format("{}: the descriptor in the model is damaged: {}",
                                 file.path().string(), error.what()));
   }
+  read_features(file, info.network);
   info.unit_labels = read_unit_labels(file, info.network);
   info.chosen = file.text_or("norn_chosen", "");
   info.has_training_state = file.has_attribute("norn_step");

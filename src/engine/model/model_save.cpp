@@ -2,6 +2,7 @@
 // Writing model files: DSSTNE's items, then ours.
 #include "norn/base/error.h"
 #include "src/engine/model/model_arrays.h"
+#include "src/engine/model/model_features.h"
 #include "src/engine/model/model_file.h"
 #include "src/engine/model/model_labels.h"
 #include "src/engine/model/model_numbers.h"
@@ -151,6 +152,7 @@ class ModelWriter {
     for (int layer : network_.order()) describe_layer(file, layer);
     file.attribute("norn_format", std::int32_t(1));
     file.attribute("norn_descriptor", to_json(network_.descriptor()));
+    define_features(file, network_.descriptor());
     define_unit_labels(file, network_.unit_labels());
     if (!network_.chosen().empty()) file.attribute("norn_chosen", network_.chosen());
     if (!state_) return;
@@ -181,6 +183,7 @@ class ModelWriter {
           values);
       if (file) file(item, first, values);
     };
+    write_features(network_.descriptor(), take);
     for (std::size_t w = 0; w < edges_.size(); ++w) {
       write_bias(take, w);
       const int edge = edges_[w];

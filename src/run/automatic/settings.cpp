@@ -94,6 +94,8 @@ void check_automatic(const TrainOptions& options, OptionFaults& faults) {
   refuse(faults, validation.split && *validation.split == 0.0f && !validation.has_data(),
          "validation_split",
          "which chooses by what is held back, where it is 0; give 0.2, or leave it out");
+  refuse(faults, !options.item_features.empty(), "item_features",
+         "whose candidates have none; choose `recipe` sigmoid or softmax");
   check_metric(validation.keep_best, faults);
 }
 

@@ -11,7 +11,11 @@
 ///     Edge(const StepFacts&, const UnitEdge&);                // declares its arrays
 ///     void for_each_tensor(visit);                            // lists them
 ///     void forward(State&, const UnitEdge&, Range units, x, z);       // z += what it makes of x
-///     void backward(State&, const UnitEdge&, Range units, x, delta);  // of the same units
+///     void backward(State&, const UnitEdge&, Range units, x, delta, lane);  // of the same units
+///
+/// x are the source's activations of the same units, or of all where the kind is `from_all`. An
+/// edge of what does not follow from sizes has fill(StepFacts, UnitEdge), which writes its arrays.
+/// One whose work is more than bytes has kBackwardStage and flops(StepFacts, edge), of an example.
 ///
 /// forward() reads parameters alone; working arrays are backward()'s, which writes them first.
 /// The layer's pre-activations of an example are the sum over its edges, of any kind, and its bias.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "src/step/edges/features_edge.h"
 #include "src/step/edges/skip.h"
 
 #include <type_traits>
@@ -9,7 +10,7 @@
 /// The kinds of edges from unit to unit that steps are made of.
 namespace norn::step {
 
-using EdgeRoom = std::variant<SkipEdge>;
+using EdgeRoom = std::variant<SkipEdge, FeaturesEdge>;
 
 /// body(std::type_identity<Room>()) for a kind of edge. Whether there is one.
 template <typename Body>

@@ -11,7 +11,7 @@ void SkipEdge::forward(State& state, const UnitEdge&, Range, MatrixView<const fl
 }
 
 void SkipEdge::backward(State& state, const UnitEdge& edge, Range units, MatrixView<const float>,
-                        MatrixView<const float> delta) {
+                        MatrixView<const float> delta, int) {
   send_by_unit(state, edge, units, delta);
 }
 

@@ -17,7 +17,7 @@ struct SkipEdge {
   void forward(State& state, const UnitEdge& edge, Range units, MatrixView<const float> x,
                MatrixView<float> z);
   void backward(State& state, const UnitEdge& edge, Range units, MatrixView<const float> x,
-                MatrixView<const float> delta);
+                MatrixView<const float> delta, int lane);
 };
 
 }  // namespace norn::step

@@ -102,7 +102,7 @@ void HiddenDelta::run(State& state) const {
   if (unit.descriptor().delta_norm > 0.0f) clip_deltas(state, unit);
   const DenseOperand delta = unit.delta_operand(compute, examples);
   state.deltas[layer] = delta;
-  if (unit.mine().count() > 0) backward_by_unit(state, layer, unit.mine(), delta.values);
+  if (unit.mine().count() > 0) backward_by_unit(state, layer, unit.mine(), delta.values, 0);
 }
 
 void HiddenDelta::work(const StepFacts& facts, WorkList& list) const {

@@ -155,7 +155,7 @@ void OutputBlocks::run(State& state) const {
           limit, state.row_squares.view().range(0, state.examples()), z);
       delta = z;
     }
-    backward_by_unit(state, layer, units, z);
+    backward_by_unit(state, layer, units, z, lane);
     keep_delta_by_source(state, layer, units, z);
     run_backward(state, layer, edges, units, delta, lane, b + 1 == blocks.count());
     state.stage("bias update");

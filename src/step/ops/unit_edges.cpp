@@ -13,8 +13,9 @@ void for_edges(State& state, int layer, Range units, Index examples, const Body&
   const std::vector<int>& edges = state.facts.unit_edges(layer);
   for (std::size_t i = 0; i < edges.size(); ++i) {
     const UnitEdge edge{state.facts.edge(edges[i]), int(i)};
-    const MatrixView<const float> x = state.output_of(edge.edge.source, examples)
-                                          .dense.values.columns(units.begin, units.count());
+    const MatrixView<const float> all = state.output_of(edge.edge.source, examples).dense.values;
+    const MatrixView<const float> x =
+        edge.edge.from_all() ? all : all.columns(units.begin, units.count());
     std::visit([&](auto& room) { body(edge, room, x); }, state.unit_edges[layer][i]);
   }
 }
@@ -38,9 +39,10 @@ void add_by_unit(State& state, int layer, Range units, MatrixView<float> z) {
   });
 }
 
-void backward_by_unit(State& state, int layer, Range units, MatrixView<const float> delta) {
+void backward_by_unit(State& state, int layer, Range units, MatrixView<const float> delta,
+                      int lane) {
   for_edges(state, layer, units, delta.rows, [&](const UnitEdge& edge, auto& room, const auto& x) {
-    room.backward(state, edge, units, x, delta);
+    room.backward(state, edge, units, x, delta, lane);
   });
 }
 
@@ -52,7 +54,7 @@ void add_rows_by_unit(State& state, int layer, Range rows, MatrixView<float> z) 
 
 void backward_rows_by_unit(State& state, int layer, Range rows, MatrixView<const float> delta) {
   for_edges_of_rows(state, layer, rows, [&](const UnitEdge& edge, auto& room, const auto& x) {
-    room.backward(state, edge, {0, delta.cols}, x, delta);
+    room.backward(state, edge, {0, delta.cols}, x, delta, 0);
   });
 }
 

@@ -148,6 +148,14 @@ class StagedSparse final : public SparseKernels {
     });
     c.back();
   }
+  void do_multiply_by_rows(MatrixView<const float> x, CsrView f, Existing existing,
+                           MatrixView<float> z) override {
+    StagedMatrix a(x);
+    StagedCsr b(f);
+    StagedMatrix c(z);
+    queue_.run([&] { kernels_->multiply_by_rows(a.view(), b.view(), existing, c.view()); });
+    c.back();
+  }
   void do_transpose(CsrView x, TransposedBatch& transposed) override {
     StagedCsr a(x);
     CsrView view = a.view();

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Features of items on their way to the engine: `fit(..., item_features=)` and `add_items`."""
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse
+
+from . import _core
+from ._arrays import memory_set
+from .data.matrices import csr_of, matrix_of
+from .errors import DataError, UsageError
+
+_log = logging.getLogger("norn")
+
+NAME = "item_features"  # of the data set
+
+
+class Table(NamedTuple):
+    """CSR [items, features], and what features are called, as a Dataset has them."""
+
+    matrix: Any
+    feature_labels: Sequence[str] | None
+
+
+class Named:
+    """Features by name: those that there are, or where there are none yet as they come."""
+
+    def __init__(self, names: Iterable[str] | None = None):
+        self.numbers = {name: number for number, name in enumerate(names or ())}
+        self.fixed = names is not None
+        self.unknown: list[str] = []
+
+    def number(self, name: str) -> int | None:
+        if self.fixed and name not in self.numbers:
+            self.unknown.append(name)
+            return None
+        return self.numbers.setdefault(name, len(self.numbers))
+
+
+def settings_with(native: dict[str, Any], item_features: Any, wanted: Any) -> dict[str, Any]:
+    """The settings of a run whose items, the columns of what is wanted, have these features."""
+    if item_features is None:
+        return native
+    if isinstance(wanted, Mapping):
+        raise UsageError("`item_features`: the network has several data sets, and features are of the items of one; name them in its "
+                         "\"Features\", and train with files")
+    table = table_of(item_features, getattr(wanted, "feature_labels", None), matrix_of(wanted).shape[1], "item_features")
+    if not table.matrix.nnz:
+        raise DataError("`item_features`: no item of the data has a feature")
+    return native | {"sets": [*native["sets"], memory_set(NAME, _Set(table), NAME)], "item_features": NAME}
+
+
+class _Set:
+    """A table as data are given."""
+
+    def __init__(self, table: Table):
+        self.matrix = table.matrix
+        self.feature_labels = _core.Labels(list(table.feature_labels)) if table.feature_labels is not None else None
+
+
+def table_of(given: Any, labels: Iterable[Any] | None, items: int, argument: str) -> Table:
+    """Features of `items` items with these labels. A dictionary goes by label, or number where there are none: items that do not exist
+    are named and counted, and left out; those that are missing have no features. Of a Dataset rows go by their labels, too."""
+    if not isinstance(given, Mapping):
+        return _by_row(given, labels, items, argument)
+    numbers = {str(label): number for number, label in enumerate(range(items) if labels is None else labels)}
+    names = Named()
+    matrix = by_name(given, numbers, names, argument)
+    return Table(matrix, list(names.numbers))
+
+
+def _by_row(given: Any, labels: Iterable[Any] | None, items: int, argument: str) -> Table:
+    matrix = matrix_of_items(given, argument)
+    words, rows = getattr(given, "feature_labels", None), getattr(given, "example_labels", None)
+    if labels is not None and rows is not None:
+        numbers = {str(label): number for number, label in enumerate(labels)}
+        known = np.array([row for row, label in enumerate(rows) if label in numbers], dtype=np.int64)
+        _tell_of_items([label for label in rows if label not in numbers], [label for label in numbers if label not in set(rows)], argument)
+        to = np.array([numbers[rows[row]] for row in known], dtype=np.int64)
+        turn = scipy.sparse.csr_matrix((np.ones(len(known), np.float32), (to, known)), shape=(items, len(rows)))
+        return Table((turn @ matrix).tocsr(), words)
+    if matrix.shape[0] != items:
+        raise UsageError(f"`{argument}`: has {matrix.shape[0]} rows, and there are {items} items; give a row for each, or a dictionary by "
+                         "labels")
+    return Table(matrix, words)
+
+
+def matrix_of_items(given: Any, argument: str = "item_features") -> Any:
+    """CSR [items, features] of what is a matrix. Raises UsageError for what is none."""
+    if not hasattr(given, "matrix") and getattr(given, "ndim", 0) != 2:
+        raise UsageError(f"`{argument}`: expected a matrix [items, features], a Dataset, or a dictionary from items to features, not "
+                         f"{type(given).__name__}")
+    return csr_of(given, argument)
+
+
+def by_name(given: Mapping[Any, Any], rows: Mapping[str, int], names: Named, argument: str = "item_features") -> Any:
+    """CSR [len(rows), features] of a dictionary from items to lists of features, or to dictionaries from them to numbers. What is no item
+    and what is no feature is told."""
+    there = {str(item) for item in given}
+    _tell_of_items([str(item) for item in given if str(item) not in rows], [item for item in rows if item not in there], argument)
+    entries: list[tuple[int, int, float]] = []
+    for item, of_item in given.items():
+        if str(item) not in rows:
+            continue
+        if isinstance(of_item, str) or not isinstance(of_item, Iterable):
+            raise UsageError(f"`{argument}`: of \"{item}\" expected a list of features, or a dictionary from them to numbers, not "
+                             f"{of_item!r}")
+        for feature, value in of_item.items() if isinstance(of_item, Mapping) else ((one, 1.0) for one in of_item):
+            number = names.number(str(feature))
+            if number is not None:
+                entries.append((rows[str(item)], number, float(value)))
+    _tell_of_features(names)
+    parts = [np.array(part) for part in zip(*entries, strict=True)] or [np.empty(0, np.int64)] * 3
+    return scipy.sparse.csr_matrix((parts[2].astype(np.float32), (parts[0], parts[1])), shape=(len(rows), len(names.numbers)))
+
+
+def in_columns(given: Any, matrix: Any, names: Sequence[str] | None, features: int) -> Any:
+    """Features of new items in the columns of those that known items have: by name where both have some. Raises UsageError where columns
+    are not as many, and nothing says which they are."""
+    labels = getattr(given, "feature_labels", None)
+    if labels is None or names is None:
+        if matrix.shape[1] != features:
+            raise UsageError(f"`item_features`: has {matrix.shape[1]} columns, and the model's items have {features} features; give a "
+                             "column for each, in their order")
+        return matrix
+    named = Named(names)
+    columns = np.array([-1 if (number := named.number(str(label))) is None else number for label in labels], dtype=np.int64)
+    _tell_of_features(named)
+    kept = np.flatnonzero(columns >= 0)
+    turn = scipy.sparse.csr_matrix((np.ones(len(kept), np.float32), (kept, columns[kept])), shape=(len(labels), features))
+    return (matrix @ turn).tocsr()
+
+
+def tell_of_empty(matrix: Any, labels: Sequence[str] | None) -> None:
+    """New items of which nothing is known."""
+    empty = np.flatnonzero(np.diff(matrix.indptr) == 0)
+    if len(empty):
+        names = [str(row) if labels is None else str(labels[row]) for row in empty[:4]]
+        _log.warning("`item_features`: %d items have none, and get what all items have in common: %s", len(empty), _shown(names))
+
+
+def _tell_of_items(unknown: list[str], missing: list[str], argument: str) -> None:
+    if unknown:
+        _log.warning("`%s`: %d items do not exist, and are left out: %s", argument, len(unknown), _shown(unknown))
+    if missing:
+        _log.warning("`%s`: %d items have none: %s", argument, len(missing), _shown(missing))
+
+
+def _tell_of_features(names: Named) -> None:
+    unknown = sorted(set(names.unknown))
+    if unknown:
+        _log.warning("`item_features`: %d features are not those of items that the model knows, and are left out: %s", len(unknown),
+                     _shown(unknown))
+
+
+def _shown(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")

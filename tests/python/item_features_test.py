@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`Recommender.fit(..., item_features=)`: what units score by them, all forms of them the same, and what is refused."""
+import logging
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import norn
+
+
+class Shop:
+    """Users of groups of items; the item `new` is one that nobody has, of the first group."""
+
+    def __init__(self, draw):
+        self.groups, each = int(draw.integers(3, 6)), int(draw.integers(8, 14))
+        self.items = self.groups * each
+        self.group_of = np.arange(self.items) % self.groups
+        self.new = 0
+        rows = []
+        for user in range(240):
+            own = (self.group_of == user % self.groups) & (draw.random(self.items) < 0.6)
+            own[self.new] = False
+            own[user % self.groups + self.groups] = True
+            rows.append(own)
+        self.users = sp.csr_matrix(np.array(rows, dtype=np.float32))
+        self.features = sp.csr_matrix((np.ones(self.items, np.float32), (np.arange(self.items), self.group_of)))
+
+
+@pytest.fixture
+def shop(draw):
+    return Shop(draw)
+
+
+def recommender(**settings):
+    return norn.Recommender(**({"recipe": "softmax", "hidden": 16, "epochs": 25, "batch": 40, "rate": 0.01} | settings))
+
+
+def scores(model, shop):
+    return model.recommend(shop.users, N=shop.items, filter_already_liked_items=False)
+
+
+def mean_rank_of_new(model, shop):
+    """Among all, of users of its group."""
+    ids, _ = scores(model, shop)
+    own = np.arange(shop.users.shape[0]) % shop.groups == shop.group_of[shop.new]
+    return np.argmax(ids[own] == shop.new, axis=1).mean()
+
+
+def test_an_item_that_nobody_has_scores_by_its_features(shop):
+    without = recommender().fit(shop.users)
+    by_features = recommender().fit(shop.users, item_features=shop.features)
+    assert mean_rank_of_new(by_features, shop) < mean_rank_of_new(without, shop)
+
+
+def test_a_matrix_and_a_dictionary_are_the_same(shop, tmp_path, caplog):
+    recommender(epochs=2).fit(shop.users, item_features=shop.features).save(tmp_path / "matrix.nc")
+    by_name = {item: [f"group {shop.group_of[item]}"] for item in range(shop.items)}
+    with caplog.at_level(logging.WARNING, "norn"):
+        named = recommender(epochs=2).fit(shop.users, item_features=by_name | {"nobody": ["group 0"]})
+    assert "1 items do not exist, and are left out: nobody" in caplog.text
+    given = scores(norn.load(tmp_path / "matrix.nc"), shop)
+    for one, two in zip(given, scores(named, shop)):
+        np.testing.assert_array_equal(one, two)
+
+
+def test_a_model_that_is_loaded_needs_nothing_beside_it(shop, tmp_path):
+    trained = recommender(epochs=2).fit(shop.users, item_features=shop.features)
+    trained.save(tmp_path / "model.nc")
+    for one, two in zip(scores(trained, shop), scores(norn.load(tmp_path / "model.nc"), shop)):
+        np.testing.assert_array_equal(one, two)
+    trained.partial_fit(shop.users)
+
+
+def test_missing_items_are_told(shop, caplog):
+    with caplog.at_level(logging.WARNING, "norn"):
+        recommender(epochs=1).fit(shop.users, item_features={item: ["one"] for item in range(shop.items - 2)})
+    assert f"2 items have none: {shop.items - 2}, {shop.items - 1}" in caplog.text
+
+
+@pytest.mark.parametrize("wrong, problem", [
+    (lambda shop: shop.features[:-1], "rows, and there are"),
+    (lambda shop: sp.csr_matrix(shop.features.shape, dtype=np.float32), "no item of the data has a feature"),
+    (lambda shop: {"nobody": ["one"]}, "no item of the data has a feature"),
+    (lambda shop: {0: "one"}, "expected a list of features"),
+    (lambda shop: [1, 2], "expected a matrix"),
+])
+def test_what_are_no_features_is_refused(shop, wrong, problem):
+    with pytest.raises(norn.Error, match=problem):
+        recommender(epochs=1).fit(shop.users, item_features=wrong(shop))
+
+
+def test_recipes_without_features_refuse_them(shop):
+    for recipe in ("ease", "auto"):
+        with pytest.raises(norn.UsageError, match="(?i)features"):
+            norn.Recommender(recipe=recipe).fit(shop.users, item_features=shop.features)
+
+
+def test_exported_vectors_have_them(shop):
+    trained = recommender().fit(shop.users, item_features=shop.features)
+    vectors = trained.export_vectors(shop.users)
+    ids, _ = scores(trained, shop)
+    products = vectors.users @ vectors.items.T
+    ordered = np.take_along_axis(products, ids.astype(np.int64), axis=1)
+    assert np.all(np.diff(ordered, axis=1) <= 1e-4)
+
+
+def test_other_formats_have_them_in_the_weights(shop, tmp_path):
+    onnxruntime = pytest.importorskip("onnxruntime")
+    trained = recommender(recipe="sigmoid").fit(shop.users, item_features=shop.features)
+    norn.export_onnx(trained, tmp_path / "model.onnx")
+    assert onnxruntime.InferenceSession(tmp_path / "model.onnx").get_outputs()
+    again = norn.import_onnx(tmp_path / "model.onnx")
+    (_, one), (_, two) = scores(trained, shop), scores(norn.Recommender.of(again), shop)
+    np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-6)
