@@ -297,6 +297,9 @@ TEST(Graph, CheckedWithoutDataWhateverDependsOnThemIsPassedOver) {
   EXPECT_EQ(fault(R"({"N": "auto", "DataSet": "x"}, {"N": 3},
                      {"N": "auto", "DataSet": "y", "Skip": "Input0"})"),
             "none");
+  EXPECT_EQ(fault(R"({"N": "auto", "DataSet": "x"}, {"N": 3},
+                     {"N": "auto", "DataSet": "y", "Skip": "Hidden1"})"),
+            "none");
   EXPECT_EQ(fault(R"({"N": "auto", "DataSet": "x"}, {"N": 3, "Skip": "Hiden2"},
 {"Name": "Hidden2", "N": 4, "Skip": "Hidden1"}, {"N": 2})"),
             "net.json:2: layer \"Hidden1\": Skip \"Hiden2\" is not a layer; did you mean "
