@@ -101,6 +101,21 @@ TEST(NetcdfFile, ReadsBlocksThatComeInPieces) {
   EXPECT_TRUE(values == expected);
 }
 
+// A few readers wait for their files; of the others nothing is left.
+TEST(NetcdfFile, ReadersThatHaveEndedLeaveNothingOpen) {
+  const TempDir folder;
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  std::vector<std::ptrdiff_t> counts;
+  for (int i = 0; i < 9; ++i) {
+    const NetcdfFile file(generated(folder, kText), NetcdfFile::Mode::read);
+    EXPECT_EQ(file.size("grid"), 12);
+    counts.push_back(open_files());
+  }
+  EXPECT_EQ(counts.back(), counts[5]);
+}
+
 TEST(NetcdfFile, RefusesBlocksOfOtherDimensions) {
   const TempDir folder;
   const NetcdfFile file(generated(folder, kText), NetcdfFile::Mode::read);

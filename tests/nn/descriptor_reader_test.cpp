@@ -198,8 +198,9 @@ TEST(DescriptorReader, WindowKeys) {
 
 TEST(DescriptorReader, ATypeMayStandBehindItsKeys) {
   std::mt19937 random(std::random_device{}());
-  std::vector<std::string> keys = {R"("Kernel": [3, 3])", R"("KernelStride": [2, 2])", R"("N": 5)",
-                                   R"("Type": "Convolutional")", R"("Kind": "Hidden")"};
+  std::vector<std::string> keys = {R"("Function": "Average")", R"("Kernel": [3, 3])",
+                                   R"("KernelStride": [2, 2])", R"("Type": "Pooling")",
+                                   R"("Kind": "Hidden")"};
   const auto text = [&] {
     return R"({"Layers": [{"N": [9, 9]}, {)" + fmt::format("{}", fmt::join(keys, ", ")) + "}, {}]}";
   };
@@ -212,7 +213,8 @@ TEST(DescriptorReader, ATypeMayStandBehindItsKeys) {
     EXPECT_THAT(reading.notes, IsEmpty()) << text();
     EXPECT_EQ(reading.network.layers[1].kernel, expected.kernel);
     EXPECT_EQ(reading.network.layers[1].stride, expected.stride);
-    EXPECT_EQ(reading.network.layers[1].type, LayerType::convolutional);
+    EXPECT_EQ(reading.network.layers[1].function, PoolingFunction::average);
+    EXPECT_EQ(reading.network.layers[1].type, LayerType::pooling);
   }
 }
 

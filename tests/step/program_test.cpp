@@ -19,23 +19,25 @@ namespace {
 using norn::test::all_recipes;
 using norn::test::Recipe;
 
+using Stages = std::multiset<std::string>;
+
 // Notes the stages of a step.
 class NotingQueue final : public WorkQueue {
  public:
-  explicit NotingQueue(std::set<std::string>& stages) : stages_(stages) {}
+  explicit NotingQueue(Stages& stages) : stages_(stages) {}
   void stage(const char* name) override {
     const std::lock_guard lock(mutex_);
     stages_.insert(name);
   }
 
  private:
-  std::set<std::string>& stages_;
+  Stages& stages_;
   std::mutex mutex_;
 };
 
 // Of rank 0, which has units of every layer.
-std::set<std::string> stages_of_a_run(const Recipe& recipe, int ranks) {
-  std::set<std::string> stages;
+Stages stages_of_a_run(const Recipe& recipe, int ranks) {
+  Stages stages;
   run_thread_group(ranks, [&](Communicator& communicator) {
     Executor executor(2);
     Kernels kernels = make_cpu_kernels(executor);
@@ -224,9 +226,31 @@ TEST(StepProgram, HasTheSameStagesWhereItIsRunAndPlanned) {
       for (const CollectivePlan& collective : traffic_of(step.program, step.facts))
         planned.insert(collective.stage);
       planned.erase("end of the step");
-      std::set<std::string> run = stages_of_a_run(recipe, ranks);
-      EXPECT_EQ(run, planned) << recipe.name << ", " << ranks << " ranks";
+      const Stages run = stages_of_a_run(recipe, ranks);
+      EXPECT_EQ(std::set<std::string>(run.begin(), run.end()), planned)
+          << recipe.name << ", " << ranks << " ranks";
     }
+}
+
+// After what came between: other updates, and the sum over ranks.
+TEST(StepProgram, StagesAreEnteredAgain) {
+  int again = 0;
+  for (const Recipe& recipe : all_recipes()) {
+    const Compiled step(recipe, 3, 2);
+    std::size_t clipped = 0;
+    for (const Op& op : step.program)
+      if (const auto* hidden = std::get_if<HiddenDelta>(&op))
+        clipped += step.facts.layer(hidden->layer).delta_norm > 0.0f;
+    const Stages run = stages_of_a_run(recipe, 3);
+    EXPECT_EQ(run.count("reduce deltas"),
+              std::size_t(count<BeginReduce>(step.program) + count<FinishReduce>(step.program)))
+        << recipe.name;
+    if (clipped == 0) continue;
+    EXPECT_EQ(run.count("hidden delta"), std::size_t(count<HiddenDelta>(step.program)) + clipped)
+        << recipe.name;
+    ++again;
+  }
+  EXPECT_GT(again, 0);
 }
 
 TEST(StepProgram, EveryStageOfWorkHasANumberThatCounts) {
