@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <gmock/gmock.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,7 +22,9 @@ using Record = std::vector<std::byte>;
 class Sleeper {
  public:
   Sleeper() : process_(::fork()) {
-    while (process_ == 0) ::pause();
+    if (process_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // nor beyond the test
+    while (true) ::pause();
   }
   ~Sleeper() { end(); }
   Sleeper(const Sleeper&) = delete;
@@ -55,6 +58,8 @@ Record record_of(pid_t process) {
 }
 
 TEST(Peers, SeesWhichProcessesOfTheMachineAreGoneOrStopped) {
+  const Record own = Peers::record();
+  if (own.back() == std::byte('\n')) GTEST_SKIP() << "nobody may look at processes here";
   Sleeper first, second;
   const std::vector<Record> records = {record_of(first.process()), Peers::record(),
                                        record_of(second.process())};
