@@ -160,8 +160,8 @@ void subtract_squares(Executor& executor, MatrixView<const double> a, MatrixView
   const Tiles down(c.rows, kTileRows);
   executor.for_each(down.count(), [&](Index number, int) {
     const Index tile = down.count() - 1 - number, r = down.begin(tile), rows = down.size(tile);
-    multiply_once(-1.0, a.row_range(r, rows), As::it_is, a.row_range(0, r + rows), As::transposed,
-                  1.0, c.row_range(r, rows).columns(0, r + rows));
+    multiply_once(-1.0, a.row_range(r, rows), As::it_is, a, As::transposed, 1.0,
+                  c.row_range(r, rows).columns(0, r + rows));
   });
 }
 

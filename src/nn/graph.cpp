@@ -378,8 +378,7 @@ EdgeMatrix matrix_of(const Graph& graph, int edge) {
 Index channels_together(const Graph& graph, int number) {
   const LayerDescriptor& layer = graph.network.layers[std::size_t(number)];
   const std::vector<int>& sources = graph.sources[std::size_t(number)];
-  if (layer.kind == LayerKind::input || layer.type == LayerType::fully_connected || sources.empty())
-    return layer.units();
+  if (sources.empty()) return layer.units();
   const int source = graph.edges[std::size_t(sources[0])].source;
   if (layer.type == LayerType::convolutional) return channels_of(layer);
   if (layer.function == PoolingFunction::maxout) return channels_together(graph, source);

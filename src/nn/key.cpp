@@ -85,9 +85,13 @@ const Key* find_key(const std::vector<Key>& keys, const std::string& spelling) {
   return nullptr;
 }
 
+Json::Value held_by(const Draft& draft, const Key& key) {
+  return key.get ? key.get(draft) : Json::Value();
+}
+
 Json::Value default_of(const Key& key) {
   static const Draft standard;
-  return key.get ? key.get(standard) : Json::Value();
+  return held_by(standard, key);
 }
 
 Json::Value value_of(const Key& key, const Draft& draft) {
@@ -100,7 +104,7 @@ Json::Value value_of(const Key& key, const Draft& draft) {
     }
     return object;
   }
-  Json::Value value = key.get(draft);
+  Json::Value value = held_by(draft, key);
   return key.always_written || value != default_of(key) ? value : Json::Value();
 }
 

@@ -116,7 +116,7 @@ struct Key {
 
   /// Takes a value that fault_of() found right; a word comes in the spelling of `words`.
   std::function<void(Draft&, const Json::Value&)> set;
-  /// The value of a descriptor; null when there is none to write.
+  /// The value of a descriptor; empty, or null, when there is none to write.
   std::function<Json::Value(const Draft&)> get;
   /// Around each entry of `objects`.
   std::function<void(Draft&)> begin_entry;
@@ -142,6 +142,8 @@ const Key* find_key(const std::vector<Key>& keys, const std::string& spelling);
 /// The alias by which `spelling` names the key; null when it is the key's own name.
 const Spelling* alias_of(const Key& key, const std::string& spelling);
 
+/// The value as it stands; null where there is none to write.
+Json::Value held_by(const Draft& draft, const Key& key);
 /// The value to write: objects from their members; null when it equals the default.
 Json::Value value_of(const Key& key, const Draft& draft);
 /// The default as JSON, null when there is none.

@@ -276,7 +276,7 @@ std::vector<std::string> descriptor_faults(const NetworkDescriptor& network) {
       if (key.legal_for(layer.kind, layer.type))
         collect_faults(key, draft, prefix, faults);
       else if (key.type == ValueType::object ? value_of(key, draft) != value_of(key, Draft{})
-                                             : key.get(draft) != default_of(key))
+                                             : held_by(draft, key) != default_of(key))
         faults.push_back(fmt::format("{}{} is not a key of {}; it belongs to {}", prefix, key.name,
                                      rules_of(layer.kind).phrase, legal_phrase(key)));
     }

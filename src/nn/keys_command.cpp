@@ -93,7 +93,6 @@ Key version_key() {
   key.type = ValueType::number;
   key.help = "Version of the format. Not read.";
   key.set = [](Draft&, const Json::Value&) {};
-  key.get = [](const Draft&) { return Json::Value(); };
   return key;
 }
 

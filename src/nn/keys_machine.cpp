@@ -57,7 +57,6 @@ Key products_key() {
   key.members = std::move(members);
   key.begin_entry = [](Draft& d) { d.products = {}; };
   key.end_entry = [](Draft& d) { d.machine.device.products.push_back(d.products); };
-  key.get = [](const Draft&) { return Json::Value(); };
   return key;
 }
 
@@ -128,7 +127,6 @@ Key links_key(std::string name, std::vector<LinkWay> MachineDescription::*links,
   key.members = std::move(members);
   key.begin_entry = [](Draft& d) { d.link = {}; };
   key.end_entry = [links](Draft& d) { (d.machine.*links).push_back(d.link); };
-  key.get = [](const Draft&) { return Json::Value(); };
   return key;
 }
 
@@ -138,7 +136,6 @@ std::vector<Key> make_machine_keys() {
   schema.name = "$schema";
   schema.help = "For editors: where machine.schema.json lies. Not read.";
   schema.set = [](Draft&, const Json::Value&) {};
-  schema.get = [](const Draft&) { return Json::Value(); };
   keys.push_back(std::move(schema));
   keys.push_back(required(text_key(
       "Name", [](auto& d) -> auto& { return d.machine.name; },

@@ -27,7 +27,6 @@ Key schema_key() {
   key.name = "$schema";
   key.help = "For editors: where network.schema.json lies. Not read.";
   key.set = [](Draft&, const Json::Value&) {};
-  key.get = [](const Draft&) { return Json::Value(); };
   return key;
 }
 
@@ -43,7 +42,6 @@ Key recipe_key() {
       "and Output. For the trainer alone; models hold what came of it. Norn's own.";
   for (const std::string& name : recipe_names()) key.words.push_back({name, {}, {}, {}, true});
   key.set = [](Draft&, const Json::Value&) {};
-  key.get = [](const Draft&) { return Json::Value(); };
   return key;
 }
 
@@ -54,7 +52,6 @@ Key weights_data_key() {
   key.help = "Accepted for DSSTNE's sake, without effect: initial weights come from a model file.";
   key.has_effect = false;
   key.set = [](Draft&, const Json::Value&) {};
-  key.get = [](const Draft&) { return Json::Value(); };
   return key;
 }
 
@@ -76,7 +73,6 @@ Key layers_key() {
       "The layers, sources before the layers that they feed by custom, in any order by right. With "
       "a Recipe none need be said.";
   key.required = true;
-  key.get = [](const Draft&) { return Json::Value(); };
   return key;
 }
 

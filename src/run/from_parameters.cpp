@@ -76,7 +76,8 @@ class GivenParameters {
                              extent_of(parameter->extent), extent_of(extent)));
       return nullptr;
     }
-    return is_finite(*parameter) ? parameter : nullptr;
+    check_finite(*parameter);
+    return parameter;
   }
 
   /// All have been taken that the network has.
@@ -95,19 +96,17 @@ class GivenParameters {
     faults_.add({{}, 0, 0, name, message});
   }
 
-  bool is_finite(const Parameter& parameter) {
+  // Names the first value that is not.
+  void check_finite(const Parameter& parameter) {
     Index columns = 1;
     for (std::size_t axis = 1; axis < parameter.extent.size(); ++axis)
       columns *= parameter.extent[axis];
     for (Index i = 0; i < parameter.extent[0]; ++i)
       for (Index j = 0; j < columns; ++j)
-        if (const float value = parameter.at(i, j); !std::isfinite(value)) {
-          fail(parameter.name,
-               fmt::format("`parameters`: \"{}\" is {} at element {}; give finite numbers",
-                           parameter.name, value, i * columns + j));
-          return false;
-        }
-    return true;
+        if (const float value = parameter.at(i, j); !std::isfinite(value))
+          return fail(parameter.name,
+                      fmt::format("`parameters`: \"{}\" is {} at element {}; give finite numbers",
+                                  parameter.name, value, i * columns + j));
   }
 
   std::vector<Parameter> given_;

@@ -94,6 +94,7 @@ class RecordReader {
   JsonValue root_;
 };
 
+// What a run is made again by, or compared with.
 RunFacts read_facts(const RecordReader& reader) {
   const JsonValue& root = reader.root();
   RunFacts facts;
@@ -105,10 +106,6 @@ RunFacts read_facts(const RecordReader& reader) {
   facts.precision = reader.text(root, "precision");
   if (facts.device != "cpu" && facts.device != "cuda") reader.fail("device");
   if (!precision_named(facts.precision)) reader.fail("precision");
-  facts.ranks = reader.integer<int>(root, "ranks");
-  facts.threads = reader.integer<int>(root, "threads");
-  facts.examples = reader.integer<Index>(root, "examples");
-  facts.weights = reader.integer<Index>(root, "weights");
   return facts;
 }
 

@@ -5,6 +5,7 @@
 #include "support.h"
 #include "tests/support/memory_datasets.h"
 
+#include <numeric>
 #include <set>
 
 namespace norn {
@@ -32,6 +33,20 @@ TEST(ContentsChecksum, TellsSparseSetsApart) {
   EXPECT_EQ(of_sparse({0, 2, 3}, {1, 5, 7}), of_sparse({0, 2, 3}, {1, 5, 7}));
   EXPECT_EQ(of_sparse({0, 2, 3}, {1, 5, 7}), of_sparse({0, 2, 3}, {5, 1, 7}))
       << "batches hold columns in order";
+}
+
+// A row of a later part that is longer by what the next is shorter.
+TEST(ContentsChecksum, TellsLengthsOfLaterPartsApart) {
+  constexpr Index kPart = Index(1) << 20;
+  std::mt19937 random(fresh_seed());
+  const Index rows = 2 * kPart + Index(random() % 100);
+  const std::vector<Column> columns(std::size_t(rows), 3);
+  std::vector<RowOffset> begin(std::size_t(rows) + 1);
+  std::iota(begin.begin(), begin.end(), RowOffset(0));
+  const std::uint64_t before = of_sparse(begin, columns);
+  const std::size_t row = std::size_t(kPart) + 1 + random() % std::size_t(rows - kPart - 2);
+  ++begin[row];
+  EXPECT_NE(of_sparse(begin, columns), before) << row;
 }
 
 TEST(ContentsChecksum, TellsDenseSetsApart) {

@@ -214,6 +214,12 @@ TEST(DatasetFile, NamesFileSetExampleAndValueOfEveryDefect) {
   expect(twice, "example 2: column 6 occurs twice, which a target may not", Role::target);
   write_cdl(folder / "twice.nc", twice.text());
   EXPECT_EQ(rows_of(folder / "twice.nc", 0, Role::input)[2][6], 2.0f);
+  EXPECT_THAT(message_of([&] {
+                open_dataset(list_datasets(folder / "twice.nc").at(0), Residency::memory,
+                             Role::target);
+              }),
+              HasSubstr("column 6 occurs twice"))
+      << "what is in memory is looked at before anything is trained";
   SparseCdl narrow;
   narrow.attributes =
       ":datasets = 1u; :name0 = \"gl_input\"; :attributes0 = 3u; :dataType0 = 0u; "
@@ -230,6 +236,27 @@ TEST(DatasetFile, NamesFileSetExampleAndValueOfEveryDefect) {
   valued.variables.replace(valued.variables.find("float"), 5, "double");
   valued.more = "sparseData0 = 1, 2, 3, 4, 5, 6, 1e300;";
   expect(valued, "example 2: a value is inf");
+}
+
+TEST(DatasetFile, RefusesTwoSetsOfOneName) {
+  const TempDir folder;
+  SparseCdl two;
+  two.dimensions += "examplesDim1 = 1; sparseDataDim1 = 2;";
+  two.variables +=
+      "uint sparseStart1(examplesDim1), sparseEnd1(examplesDim1); "
+      "uint sparseIndex1(sparseDataDim1);";
+  two.more = "sparseStart1 = 0; sparseEnd1 = 2; sparseIndex1 = 0, 3;";
+  for (const std::string name : {"gl_input", "gl_output"}) {
+    two.attributes =
+        SparseCdl().attributes.replace(0, 15, ":datasets = 2u;") + ":name1 = \"" + name +
+        "\"; :attributes1 = 3u; :kind1 = 0u; :dataType1 = 0u; :dimensions1 = 1u; :width1 = 7u;";
+    write_cdl(folder / "two.nc", two.text());
+    EXPECT_EQ(message_of([&] { list_datasets(folder / "two.nc"); }),
+              name == "gl_output"
+                  ? "no error"
+                  : (folder / "two.nc").string() +
+                        ": two data sets are named \"gl_input\"; names must differ");
+  }
 }
 
 TEST(DatasetFile, NamesDefectsOfAttributesAndDenseSets) {

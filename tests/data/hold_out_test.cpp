@@ -184,6 +184,29 @@ TEST(HoldOutRules, ByUserLeavesInputsWholeThatHoldNoneOfTheTargets) {
   for (std::size_t i = 0; i < held.size(); ++i) EXPECT_EQ(known[i], history[std::size_t(held[i])]);
 }
 
+// Whichever of the sets it is that the target's entries are known from.
+TEST(HoldOutRules, ByUserSeekWhatAnyInputHolds) {
+  std::mt19937 random(fresh_seed());
+  const Rows rows = random_rows(random, false);
+  const auto other = make_set(random_rows(random, false), false, kWidth + 1);
+  const HoldOutRule rule{0.3, HoldOutBy::user, random()};
+  const auto known_of = [&](std::vector<HoldOutSet> sets, std::size_t input) {
+    const std::size_t target = sets.size() - 1;
+    HeldOutViews views = hold_out(rule, std::move(sets), target);
+    return all_rows(*views.validation[input]);
+  };
+  const HoldOutSet input{make_set(rows, false), true}, target{make_set(rows, false), false};
+  const Rows alone = known_of({input, target}, 0);
+  std::vector<HoldOutSet> sets;
+  const std::size_t before = 1 + random() % 3;
+  for (std::size_t i = 0; i < before; ++i) sets.push_back({other, true});
+  sets.push_back(input);
+  sets.push_back(target);
+  EXPECT_EQ(known_of(sets, before), alone);
+  const HoldOutRule none{0.3, HoldOutBy::entry, rule.seed};
+  EXPECT_NE(alone, all_rows(*hold_out(none, {input, target}, 1).validation[1]));
+}
+
 // Neither the order nor the size of batches, nor streaming, nor a set that stands elsewhere.
 TEST(HoldOutRules, DependOnNothingButSeedExampleAndEntries) {
   std::mt19937 random(fresh_seed());

@@ -16,8 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 struct Import {
@@ -136,6 +138,23 @@ TEST(ImageImport, IdxPlainAndPacked) {
   }
 }
 
+TEST(ImageImport, IdxOfTheLongestSidesIsRead) {
+  std::mt19937 random(fresh_seed());
+  for (const bool wide : {false, true}) {
+    Import import("some-images-idx3-ubyte");
+    const Index width = wide ? kLongestImageSide : 1, height = wide ? 1 : kLongestImageSide;
+    const auto pixels = random_bytes(width * height, 256, random);
+    import.write("some-labels-idx1-ubyte", idx_file(0x801, {1}, {0}));
+    import.write("some-images-idx3-ubyte", idx_file(0x803, {1, height, width}, pixels));
+    import.run();
+    EXPECT_THAT(read(import.options.output).units, ElementsAre(pixels));
+    import.write("some-images-idx3-ubyte",
+                 idx_file(0x803, {1, height + !wide, width + wide}, pixels));
+    EXPECT_THAT(import.error(),
+                HasSubstr(": says that its images are larger than any that are read"));
+  }
+}
+
 TEST(ImageImport, AFolderOfIdxGivesTrainingAndTest) {
   Import import("mnist");
   import.write("mnist/train-images-idx3-ubyte", idx_file(0x803, {2, 1, 2}, {1, 2, 3, 4}));
@@ -231,6 +250,24 @@ TEST(ImageImport, ListsOfPathsAndLabels) {
   EXPECT_EQ(made.output.unit_labels.index().label(0), "9") << "numbers by their value";
   EXPECT_EQ(made.units[0], planar(with_channels(resized(grey, 7, 5), 3)));
   EXPECT_EQ(made.units[1], planar(resized(colour, 7, 5)));
+}
+
+TEST(ImageImport, ANameOfColumnsThatIsAClassIsDoubted) {
+  std::mt19937 random(fresh_seed());
+  Import import("list.csv");
+  import.write("1.png", png_file(random_image({6, 5, 1}, random)));
+  import.write("2.png", png_file(random_image({6, 5, 1}, random)));
+  import.write("list.csv", "0.png,cat,stars\n1.png,dog,5\n2.png,cat,3\n");
+  import.run();
+  EXPECT_THAT(import.warnings,
+              Contains(HasSubstr("the first line is taken for the names of columns: 0.png, cat, "
+                                 "but \"cat\" is a feature of other lines, too; say with "
+                                 "`header` no that it is data, or yes, that it is not")));
+  import.warnings.clear();
+  import.options.output = import.folder / "other.nc";
+  import.write("list.csv", "0.png,cow,stars\n1.png,dog,5\n2.png,cat,3\n");
+  import.run();
+  EXPECT_THAT(import.warnings, Not(Contains(HasSubstr("the first line"))));
 }
 
 TEST(ImageImport, ASplitSharesOutWholeImages) {

@@ -130,6 +130,22 @@ TEST(Image, SizesBeyondWhatTheBytesHoldAreRefusedBeforeMemoryIsTaken) {
   EXPECT_THAT(fault_of(jpeg), StartsWith("says that it has 8000 x 8000 pixels"));
 }
 
+// Of deflate a byte stands for 1032 at most.
+TEST(Image, PixelsThatTheBytesOfAPngJustHoldAreNotTooMany) {
+  std::mt19937 random(fresh_seed());
+  for (const PngKind& kind : {PngKind{0, 8}, {0, 16}, {2, 8}, {4, 16}, {6, 16}}) {
+    const Index width = 64 + Index(random() % 200);
+    const auto fault = [&](Index height) {
+      return fault_of(png_header(std::uint32_t(width), std::uint32_t(height), kind) +
+                      png_chunk("IDAT", "x"));
+    };
+    const Index bytes = Index((png_header(1, 1, kind) + png_chunk("IDAT", "x")).size());
+    const Index most = bytes * 1032 * 8 / (kind.samples() * kind.bits);
+    EXPECT_THAT(fault(most / width), StartsWith("is no whole PNG: ")) << kind.type;
+    EXPECT_THAT(fault(most / width + 1), StartsWith("says that it has ")) << kind.type;
+  }
+}
+
 TEST(Image, OtherFilesAndFourChannelsAreRefused) {
   std::mt19937 random(fresh_seed());
   EXPECT_EQ(fault_of("GIF89a"), "is neither PNG nor JPEG; convert it, or remove it");
@@ -188,6 +204,13 @@ TEST(Image, ChannelsAndTheOrderOfDataSets) {
   EXPECT_EQ(with_channels(colour, 1).pixels, (std::vector<std::uint8_t>{18, 255}));
   EXPECT_EQ(with_channels({{2, 1, 1}, {7, 9}}, 3).pixels,
             (std::vector<std::uint8_t>{7, 7, 7, 9, 9, 9}));
+  std::mt19937 random(fresh_seed());
+  const Image drawn = random_image({31, 32, 3}, random);
+  const Image grey = with_channels(drawn, 1);
+  for (std::size_t i = 0; i < grey.pixels.size(); ++i) {
+    const std::uint8_t* rgb = drawn.pixels.data() + 3 * i;
+    ASSERT_NEAR(grey.pixels[i], 0.299 * rgb[0] + 0.587 * rgb[1] + 0.114 * rgb[2], 0.5 + 1e-9);
+  }
 }
 
 }  // namespace

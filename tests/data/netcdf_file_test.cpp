@@ -7,12 +7,14 @@
 #include "src/data/netcdf_thread.h"
 #include "support.h"
 
+#include <array>
 #include <chrono>
 #include <random>
 #include <thread>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
+#include <netcdf.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,6 +70,50 @@ TEST(NetcdfFile, ReadsBlocksOfItsVariables) {
   std::string word(2, ' ');
   file.read_bytes("word", 1, word);
   EXPECT_EQ(word, "bc");
+}
+
+// What is not sealed comes from a process of its own, 64 MiB at a time.
+TEST(NetcdfFile, ReadsBlocksThatComeInPieces) {
+  std::mt19937 random(fresh_seed());
+  const TempDir folder;
+  const std::size_t rows = 2 + random() % 4, columns = 9'000'000 / rows + random() % 1000;
+  const std::string text =
+      fmt::format("dimensions: a = {}; b = {};\nvariables: byte grid(a, b); grid:_FillValue = 3b;",
+                  rows, columns);
+  const std::filesystem::path path = generated(folder, text);
+  std::vector<Index> expected(rows * columns, 3);
+  on_netcdf_thread([&] {
+    int number = 0, variable = 0;
+    ASSERT_EQ(nc_open(path.c_str(), NC_WRITE, &number), NC_NOERR);
+    ASSERT_EQ(nc_inq_varid(number, "grid", &variable), NC_NOERR);
+    for (int i = 0; i < 12; ++i) {
+      const std::array<std::size_t, 2> at = {random() % rows, random() % columns};
+      const auto value = static_cast<signed char>(random() % 100);
+      ASSERT_EQ(nc_put_var1_schar(number, variable, at.data(), &value), NC_NOERR);
+      expected[at[0] * columns + at[1]] = value;
+    }
+    ASSERT_EQ(nc_close(number), NC_NOERR);
+  });
+  const NetcdfFile file(path, NetcdfFile::Mode::read);
+  const std::vector<Index> start = {0, 0}, count = {Index(rows), Index(columns)};
+  std::vector<Index> values(rows * columns, -1);
+  file.read("grid", start, count, values.data());
+  EXPECT_TRUE(values == expected);
+}
+
+// A few readers wait for their files; of the others nothing is left.
+TEST(NetcdfFile, ReadersThatHaveEndedLeaveNothingOpen) {
+  const TempDir folder;
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), {});
+  };
+  std::vector<std::ptrdiff_t> counts;
+  for (int i = 0; i < 9; ++i) {
+    const NetcdfFile file(generated(folder, kText), NetcdfFile::Mode::read);
+    EXPECT_EQ(file.size("grid"), 12);
+    counts.push_back(open_files());
+  }
+  EXPECT_EQ(counts.back(), counts[5]);
 }
 
 TEST(NetcdfFile, RefusesBlocksOfOtherDimensions) {

@@ -92,6 +92,22 @@ TEST(DsstneText, NamesLineValueAndNextStepOfEveryDefect) {
          "the name of the feature \"" + begin + "...\" has 65536 bytes, more than 65535" + next);
 }
 
+TEST(TextReader, CountsTheBytesOfAFileThatItHasRead) {
+  std::mt19937 random(fresh_seed());
+  const TempDir folder;
+  std::string text;
+  for (unsigned i = 0; i < 1 + random() % 1000; ++i) text += fmt::format("a{}\t{}\n", i, random());
+  write_text(folder / "t.txt", text);
+  TextReader of_file(folder / "t.txt", {});
+  rows_of(of_file);
+  EXPECT_EQ(of_file.bytes_read(), Index(text.size()));
+  EXPECT_EQ(of_file.bytes_total(), Index(text.size()));
+  TextReader of_text("t.txt", text, {});
+  rows_of(of_text);
+  EXPECT_EQ(of_text.bytes_read(), 0);
+  EXPECT_EQ(of_text.bytes_total(), 0);
+}
+
 TEST(TextReader, NamesFilesThatCannotBeRead) {
   const TempDir folder;
   const std::string closed = (folder / "closed").string(), text = (folder / "closed.txt").string(),

@@ -3,6 +3,7 @@
 // may be missing, none of ours. It predicts what the float64 reference says.
 #include "norn/base/error.h"
 #include "src/engine/model/model_file.h"
+#include "src/engine/model/model_numbers.h"
 #include "tests/data/support.h"
 #include "tests/support/problem.h"
 #include "tests/support/test_runtime.h"
@@ -143,6 +144,48 @@ TEST(DsstneModel, PredictsWhatItsNumbersSay) {
       for (Index j = 0; j < y.cols; ++j)
         EXPECT_NEAR(double(y(b, j)), expected[std::size_t(b)][std::size_t(j)],
                     1e-5 * tolerance_factor());
+  }
+}
+
+TEST(DsstneModel, AttributesThatAreMissingHaveDsstnesDefaults) {
+  const TempDir folder;
+  {
+    TensorFileWriter file(folder / "network.nc");
+    file.attribute("version", 0.9f);
+    file.attribute("kind", 0u);
+    file.attribute("errorFunction", 0u);
+    Problem problem;
+    problem.network.layers = {input_layer("In", 9), hidden_layer("First", 4, {"In"}),
+                              hidden_layer("Second", 4, {"In"}),
+                              output_layer("Out", 9, {"First", "Second"})};
+    file.attribute("layers", 4u);
+    describe_layers(file, problem);
+    file.attribute("weights", 2u);
+    file.attribute("weight0_outputLayer", std::string("First"));
+    file.attribute("weight1_outputLayer", std::string("Second"));
+    file.attribute("weight1_bShared", 1u);
+    file.attribute("weight1_inputLayer", std::string("In"));
+    file.attribute("weight1_sourceInputLayer", std::string("In"));
+    file.attribute("weight1_sourceOutputLayer", std::string("First"));
+    file.commit();
+  }
+  const TensorFileReader file(folder / "network.nc");
+  file.verify();
+  const NetworkDescriptor network = read_model_info(file).network;
+  EXPECT_EQ(network.boost_one, 1.0f);
+  EXPECT_EQ(network.boost_zero, 1.0f);
+  EXPECT_TRUE(network.shuffle);
+  EXPECT_TRUE(network.layers[1].shared_weights.empty());
+  ASSERT_EQ(network.layers[2].shared_weights.size(), 1u);
+  EXPECT_FALSE(network.layers[2].shared_weights[0].transposed);
+}
+
+// What it calls linear, and what it took out.
+TEST(DsstneModel, ActivationsOfOldNumbersAreLinear) {
+  for (const int number : {0, 5, 6, 8, 9}) {
+    const LayerActivation found = activation_of_number(number, "x");
+    const auto* activation = std::get_if<Activation>(&found);
+    EXPECT_EQ(activation && std::holds_alternative<Linear>(*activation), number != 0) << number;
   }
 }
 

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <mutex>
 #include <random>
+#include <set>
 #include <tuple>
 
 #include <fmt/format.h>
@@ -308,6 +309,47 @@ TEST_F(ExplainerTest, LeavesAnEntryOutOfAllLayersThatReadItsData) {
         EXPECT_EQ(entry.effect, one.score - scores(e, entry.unit));
       }
     }
+  });
+}
+
+// Counts the batches of a network with one hidden layer.
+class CountingQueue final : public WorkQueue {
+ public:
+  explicit CountingQueue(Index& batches) : batches_(batches) {}
+  void stage(const char* name) override { batches_ += std::string_view(name) == "activation"; }
+
+ private:
+  Index& batches_;
+};
+
+TEST_F(ExplainerTest, PredictsFullBatchesUnlessTheirScoresAreMany) {
+  Subject subject;
+  subject.examples = 2 + below(9);
+  subject.inputs = {draw_input(subject.examples, true)};
+  subject.network.layers = {input_layer("In", subject.inputs[0].units),
+                            hidden_layer("Hidden", 5, {"In"}), output_layer("Out", 30, {"Hidden"})};
+  subject.output = 2;
+  const std::vector<Index> units(std::size_t(subject.examples), below(30));
+  Index rows = 0;  // whole, and without each entry
+  for (const InputRow& row : subject.inputs[0].rows) {
+    std::set<Column> columns;
+    for (const auto& entry : row.entries) columns.insert(entry.first);
+    rows += 1 + Index(columns.size());
+  }
+  const Index planned = subject.examples + below(30);
+  with_network(subject, planned, 1, 1, [&](Network& network) {
+    const Context& context = network.context();
+    if (!context.compute.memory.is_host()) GTEST_SKIP() << "a GPU's queue cannot be replaced";
+    Index predicted = 0;
+    context.compute.kernels.queue = std::make_unique<CountingQueue>(predicted);
+    const auto batches = subject.batches(subject.examples, [&](std::size_t i, Index e) {
+      return &subject.inputs[i].rows[std::size_t(e)];
+    });
+    Explainer(network, 2, 10).explain(subject.bound(batches), units);
+    EXPECT_EQ(predicted, (rows + planned - 1) / planned);
+    predicted = 0;
+    Explainer(network, 2, 10, 1).explain(subject.bound(batches), units);
+    EXPECT_EQ(predicted, rows) << "one score at a time";
   });
 }
 

@@ -14,6 +14,7 @@
 #include "tests/support/thread_group.h"
 
 #include <algorithm>
+#include <fstream>
 #include <mutex>
 #include <random>
 #include <utility>
@@ -21,6 +22,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace norn::test {
 namespace {
@@ -352,6 +355,30 @@ TEST(MemoryPlan, ThatDoesNotFitIsRefusedWithTheNumbers) {
 
 TEST(MemoryPlan, KnowsThatTheMachineHasMemory) {
   EXPECT_GT(available_memory_bytes(1), 0);
+}
+
+// Addresses that are taken are no longer free, and each lane's BLAS needs a buffer.
+TEST(MemoryPlan, KnowsTheLimitOfAddresses) {
+  const auto addresses = [] {
+    std::int64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    return pages * sysconf(_SC_PAGESIZE);
+  };
+  constexpr std::int64_t kFree = std::int64_t(700) << 20;
+  constexpr std::int64_t kBuffer = std::int64_t(128) << 20;
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  for (const int lanes : {1, 3}) {
+    const rlimit limited{rlim_t(addresses() + kFree), before.rlim_max};
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &limited), 0);
+    const std::int64_t available = available_memory_bytes(lanes);
+    const std::int64_t grown = addresses() + kFree - std::int64_t(limited.rlim_cur);
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+    EXPECT_LE(available, kFree - lanes * kBuffer);
+    if (available_memory_bytes(lanes) > kFree) {
+      EXPECT_GE(available, kFree - lanes * kBuffer - grown);
+    }
+  }
 }
 
 TEST(Network, CutsItsBlocksByTheRuleThatItIsGiven) {

@@ -258,6 +258,7 @@ TEST(ModelFileLayout, HasWeightsBySourceThenDestination) {
   for (std::size_t e = 0; e < 3; ++e) {
     const Weights& weights = *trained.network().weights(int(e));
     const WeightShape& shape = weights.shape();
+    EXPECT_EQ(file.integer(fmt::format("weight{}_bLocked", e)), 0) << "which DSSTNE trains on";
     ASSERT_EQ(file.integer(fmt::format("weight{}_height", e)), shape.sources);
     ASSERT_EQ(file.integer(fmt::format("weight{}_width", e)), shape.destinations);
     std::vector<float> stored(std::size_t(shape.sources * shape.destinations));

@@ -4,6 +4,7 @@
 
 #include "tests/support/recipes.h"
 
+#include <map>
 #include <optional>
 
 namespace norn::test {
@@ -59,6 +60,49 @@ TEST(StateCopy, ChangesPlacesWithTheNetwork) {
         EXPECT_EQ(states.exchanged_twice, states.last);
         EXPECT_EQ(states.put_back, states.taken);
       }
+}
+
+// Main memory that sees what is copied beyond what it gave.
+class WatchedMemory final : public Memory {
+ public:
+  void* allocate(std::size_t bytes) override {
+    void* const data = host_memory().allocate(bytes);
+    given_[static_cast<std::byte*>(data)] = bytes;
+    return data;
+  }
+  void release(void* data, std::size_t bytes) noexcept override {
+    given_.erase(static_cast<std::byte*>(data));
+    host_memory().release(data, bytes);
+  }
+  void fill_zero(void* data, std::size_t bytes) override { host_memory().fill_zero(data, bytes); }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    beyond += !holds(to, bytes) || !holds(from, bytes);
+    ++copies;
+    Memory::copy(to, from, bytes);
+  }
+
+  int beyond = 0, copies = 0;
+
+ private:
+  bool holds(const void* data, std::size_t bytes) const {
+    auto after = given_.upper_bound(static_cast<const std::byte*>(data));
+    if (after == given_.begin()) return false;
+    const auto& [begin, size] = *--after;
+    return static_cast<const std::byte*>(data) + bytes <= begin + size;
+  }
+  std::map<const std::byte*, std::size_t> given_;
+};
+
+TEST(StateCopy, StaysWithinItsMemory) {
+  WatchedMemory memory;
+  run(all_recipes().front(), 1, 1, 1, [&](Network& network, std::int64_t) {
+    StateCopy copy(network, memory);
+    copy.take();
+    copy.exchange();
+    copy.put_back();
+  });
+  EXPECT_GT(memory.copies, 0);
+  EXPECT_EQ(memory.beyond, 0);
 }
 
 }  // namespace

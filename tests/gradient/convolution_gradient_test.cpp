@@ -73,13 +73,16 @@ TEST(ConvolutionGradient, AgreesWithSkipsSeveralSourcesAndNormalisation) {
     const Index channels = draw.upto(4);
     LayerDescriptor first = draw.convolution_of(image, "First", "In", channels);
     LayerDescriptor second = draw.convolution_of(image, "Second", "First", channels);
+    LayerDescriptor third = draw.convolution_of(image, "Third", "Second", channels);
     second.skips = {"First"};
+    third.skips = {"First", "Second"};
     first.batch_normalization = draw.coin();
     second.batch_normalization = draw.coin();
     problem.network.layers = {image,
                               first,
                               second,
-                              draw.convolution("Both", axes, {"In", "Second", "First"}),
+                              third,
+                              draw.convolution("Both", axes, {"In", "Third", "First"}),
                               hidden_layer("Full", draw.upto(9), {"Both", "Second"}),
                               output_layer("Out", 1 + draw.upto(7), {"Full"}, SoftMax{})};
     const Index examples = 5 + draw.upto(7);

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 namespace norn {
@@ -88,6 +89,12 @@ TEST(CommandFile, SaysAllThatIsWrongWithLines) {
                          "PredictionParameters": {"MiniBatch": 0}})"),
             "x.cdl:2: PredictionParameters: MiniBatch 0 is out of range; expected a whole number "
             "from 1 to 4294967295");
+  for (const char* mu : {"mu", "mu1"})
+    EXPECT_THAT(error_of(fmt::format(R"({{"Network": "n", "Data": "d", "Command": "Train",
+                                         "TrainingParameters": {{"Epochs": 1, "{}": 1}}}})",
+                                     mu)),
+                testing::StartsWith(
+                    fmt::format("x.cdl:2: TrainingParameters: {} 1 is out of range; ", mu)));
   EXPECT_EQ(error_of("[]"), "x.cdl:1: [] is not a command file; expected a JSON object");
   EXPECT_EQ(
       error_of(R"({"Network": "n", "Data": "d", "Command": "Train"})"),

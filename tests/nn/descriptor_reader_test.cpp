@@ -4,6 +4,10 @@
 #include "tests/nn/descriptor_equal.h"
 #include "tests/nn/descriptor_text.h"
 
+#include <algorithm>
+#include <random>
+
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 
 namespace norn {
@@ -190,6 +194,28 @@ TEST(DescriptorReader, WindowKeys) {
       {"Cosine", PoolingFunction::cosine}};
   for (const auto& [name, function] : functions)
     EXPECT_EQ(hidden_with(R"("Type": "Pooling", "Function": ")" + name + "\"").function, function);
+}
+
+TEST(DescriptorReader, ATypeMayStandBehindItsKeys) {
+  std::mt19937 random(std::random_device{}());
+  std::vector<std::string> keys = {R"("Function": "Average")", R"("Kernel": [3, 3])",
+                                   R"("KernelStride": [2, 2])", R"("Type": "Pooling")",
+                                   R"("Kind": "Hidden")"};
+  const auto text = [&] {
+    return R"({"Layers": [{"N": [9, 9]}, {)" + fmt::format("{}", fmt::join(keys, ", ")) + "}, {}]}";
+  };
+  const LayerDescriptor expected = layer_of(text(), 1);
+  EXPECT_EQ(expected.stride[1], 2);
+  for (int i = 0; i < 20; ++i) {
+    std::ranges::shuffle(keys, random);
+    const Reading reading = read(text());
+    ASSERT_EQ(reading.error, "") << text();
+    EXPECT_THAT(reading.notes, IsEmpty()) << text();
+    EXPECT_EQ(reading.network.layers[1].kernel, expected.kernel);
+    EXPECT_EQ(reading.network.layers[1].stride, expected.stride);
+    EXPECT_EQ(reading.network.layers[1].function, PoolingFunction::average);
+    EXPECT_EQ(reading.network.layers[1].type, LayerType::pooling);
+  }
 }
 
 TEST(DescriptorReader, SharedWeightsOneOrMany) {

@@ -295,7 +295,7 @@ TEST(Graph, CheckedWithoutDataWhateverDependsOnThemIsPassedOver) {
     return "none";
   };
   EXPECT_EQ(fault(R"({"N": "auto", "DataSet": "x"}, {"N": 3},
-                     {"N": "auto", "DataSet": "y", "Skip": "Input0"})"),
+                     {"N": "auto", "DataSet": "y", "Skip": ["Input0", "Hidden1"]})"),
             "none");
   EXPECT_EQ(fault(R"({"N": "auto", "DataSet": "x"}, {"N": 3, "Skip": "Hiden2"},
 {"Name": "Hidden2", "N": 4, "Skip": "Hidden1"}, {"N": 2})"),

@@ -5,6 +5,7 @@
 
 #include "norn/base/problem.h"
 #include "norn/nn/machine.h"
+#include "norn/run/data.h"
 #include "norn/run/evaluate.h"
 #include "norn/run/plan.h"
 #include "norn/run/recommend.h"
@@ -337,6 +338,25 @@ TEST_F(Door, KnowsTheLabelsOfUnits) {
       << "a model's descriptor trains it again";
 }
 
+TEST_F(Door, SaysWhatPartOfNoEntriesIsUnknown) {
+  TrainOptions asked = options();
+  LabelIndex index, others;
+  for (Index unit = 0; unit < kWidth; ++unit) index.add("film" + std::to_string(unit));
+  for (Index unit = 1; unit <= kWidth; ++unit) others.add("film" + std::to_string(unit));
+  for (MemorySet& set : asked.sets) set.unit_labels = LabelTable::of(index);
+  std::vector<std::string> told;
+  asked.log = Log([&](LogLevel, const std::string& text) { told.push_back(text); });
+  const TrainResult trained = train(asked);
+  const std::vector<RowOffset> begin = {0, 0, 0};
+  RecommendOptions known = requests();
+  known.sets = {{.name = "films_input", .width = kWidth, .row_begin = begin}};
+  known.sets[0].unit_labels = LabelTable::of(others);
+  recommend(*trained.model, known);
+  EXPECT_THAT(told,
+              testing::Contains(HasSubstr("1 of 61 features (0 entries, 0 %) are not known to "
+                                          "the model and were left out")));
+}
+
 TEST_F(Door, EvaluatesWhatWasHeldOut) {
   TrainResult trained = train(options());
   EvaluateOptions asked;
@@ -348,6 +368,23 @@ TEST_F(Door, EvaluatesWhatWasHeldOut) {
   EXPECT_EQ(report.model.examples, 203);
   EXPECT_GT(report.model.metrics[0].of<metric::Recall>(), 0.5) << "it has seen the baskets";
   EXPECT_FALSE(report.popularity);
+}
+
+// Beside another ranking, too, which goes through the same examples.
+TEST_F(Door, TellsTheProgressOfAnEvaluationOnce) {
+  const TrainResult trained = train(options());
+  write_sets(folder_ / "trained.nc", baskets_.sets(), {});
+  EvaluateOptions asked;
+  asked.sets = baskets_.sets();
+  asked.top = {5};
+  std::vector<Index> alone, beside;
+  asked.on_batch = [&](Index done, Index) { alone.push_back(done); };
+  evaluate(*trained.model, asked);
+  asked.popularity = folder_ / "trained.nc";
+  asked.on_batch = [&](Index done, Index) { beside.push_back(done); };
+  EXPECT_TRUE(evaluate(*trained.model, asked).popularity);
+  EXPECT_EQ(alone.back(), 203);
+  EXPECT_EQ(beside, alone);
 }
 
 TEST_F(Door, PlansWhatItWouldTake) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Models that are used again with other data, and runs that observers lead.
 #include "norn/run/evaluate.h"
+#include "src/data/image_import.h"
+#include "tests/data/images.h"
 #include "tests/run/door.h"
 #include "tests/support/message_of.h"
 
@@ -64,6 +66,45 @@ TEST_F(Door, RefusesDenseDataOfAnotherWidthThanANetworkWasMadeFor) {
   EXPECT_EQ(message_of<DataError>([&] { recommend(*trained.model, known); }),
             "data set \"films_input\" has 30 units, but the model was opened with 61 for layer "
             "\"In\"; open it again for these data");
+}
+
+TEST_F(Door, CountsTheUnitsOfAllAxesOfData) {
+  std::mt19937 random(std::random_device{}());
+  const auto import = [&](Index width, Index height) {
+    constexpr std::uint32_t kCount = 6;
+    std::string images = big_endian(0x803) + big_endian(kCount) +
+                         big_endian(std::uint32_t(height)) + big_endian(std::uint32_t(width));
+    for (Index i = 0; i < Index(kCount) * width * height; ++i) images += char(random());
+    ImageImport options;
+    options.query.input = folder_ / fmt::format("{}-images-idx3-ubyte", width);
+    options.output = folder_ / fmt::format("{}x{}.nc", width, height);
+    options.name = "films";
+    write_text(options.query.input, images);
+    write_text(folder_ / fmt::format("{}-labels-idx1-ubyte", width),
+               big_endian(0x801) + big_endian(kCount) + std::string("\1\0\1\2\1\0", 6));
+    import_images(options, {});
+    return options.output;
+  };
+  TrainOptions asked = options();
+  asked.recipe.clear();
+  asked.sets.clear();
+  asked.inputs = {import(3, 4)};
+  asked.batch = 5;
+  asked.network = R"({"ErrorFunction": "CrossEntropy", "Layers": [
+    {"Name": "In", "Kind": "Input", "DataSet": "films_input", "N": [3, 4]},
+    {"Name": "Out", "Kind": "Output", "DataSet": "films_output", "N": 3, "Activation": "SoftMax"}]})";
+  const TrainResult trained = train(asked);
+  RecommendOptions known;
+  known.k = 2;
+  known.inputs = {import(5, 4)};
+  EXPECT_THAT(
+      message_of<DataError>([&] { recommend(*trained.model, known); }),
+      testing::HasSubstr("data set \"films_input\" is 20 wide, but layer \"In\" of the model "
+                         "has 12 units; give data of the units that the model has"));
+  known.inputs = {import(2, 5)};
+  EXPECT_THAT(message_of<DataError>([&] { recommend(*trained.model, known); }),
+              testing::HasSubstr("data set \"films_input\" has 10 units, but the model was opened "
+                                 "with 12 for layer \"In\"; open it again for these data"));
 }
 
 TEST_F(Door, GoesOnFromTheBestModelOfARunThatHasEnded) {

@@ -242,6 +242,23 @@ TEST_F(FromParameters, NeedADescriptorThatSaysAllSizes) {
               HasSubstr("Nmae"));
 }
 
+TEST_F(FromParameters, TellOfKeysThatHaveNoEffect) {
+  std::vector<std::string> told;
+  ModelOptions options = on_cpu();
+  options.log = Log([&](LogLevel level, const std::string& text) {
+    if (level == LogLevel::warning) told.push_back(text);
+  });
+  const std::vector<float> matrix = {1, 2, 3, 4, 5, 6}, bias = {7, 8, 9};
+  const ModelParts parts{
+      R"({"Denoising": {"p": 0.5},
+          "Layers": [{"Name": "In", "Kind": "Input", "N": 2, "DataSet": "x"},
+                     {"Name": "Out", "Kind": "Output", "N": 3, "DataSet": "y"}]})",
+      {{"In -> Out", {2, 3}, {}, matrix.data(), {}}, {"Out bias", {3}, {}, bias.data(), {}}},
+      {}};
+  model_from_parameters(parts, options);
+  EXPECT_THAT(told, ElementsAre(HasSubstr("Denoising has no effect: no Input layer says")));
+}
+
 TEST(CanonicalNetwork, FillsInWhatADescriptorLeavesOut) {
   const std::string canonical = canonical_network(
       R"({"layers": [{"n": "auto", "DataSet": "x"}, {"N": 3, "activation": "silu"}, {"N": 2}]})");

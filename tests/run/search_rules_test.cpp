@@ -12,6 +12,7 @@
 #include <limits>
 #include <random>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 namespace norn::run {
@@ -204,6 +205,44 @@ TEST(SearchRules, CostsAreInTrainingsOfThePlainRecipe) {
   Candidate slow;
   slow.length = 4.0;
   EXPECT_EQ(cost_of(slow, facts).training, 4.0);
+}
+
+// Three digits, as recipes have.
+void expect_scaled(float found, float plain, double factor) {
+  const double exact = double(plain) * factor;
+  if (factor == 1.0) {
+    EXPECT_EQ(found, plain);
+    return;
+  }
+  EXPECT_EQ(found, std::stof(fmt::format("{:.2e}", found)));
+  EXPECT_NEAR(found, exact, 0.5e-2 * std::pow(10.0, std::floor(std::log10(exact))) + 1e-6 * exact);
+}
+
+TEST(SearchRules, ACandidateIsItsRecipeWithItsFactors) {
+  for (std::uint64_t seed = 1; seed <= 200; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const SearchFacts facts = drawn_facts(random);
+    const auto factor = [&] { return std::exp2(double(random() % 7) - 3.0); };
+    Candidate candidate;
+    candidate.recipe = RecipeKind(random() % 3);
+    if (candidate.is_network()) {
+      candidate.rate = factor();
+      candidate.length = factor();
+      candidate.width = factor();
+    } else {
+      candidate.lambda = std::pow(3.0, double(random() % 5) - 2.0);
+    }
+    const NetworkDescriptor plain = make_recipe(candidate.recipe, facts.data, facts.wishes);
+    const NetworkDescriptor made = network_of(candidate, facts);
+    expect_scaled(made.training.lambda, plain.training.lambda, candidate.lambda);
+    expect_scaled(made.training.rate, plain.training.rate, candidate.rate);
+    if (!candidate.is_network()) continue;
+    EXPECT_NEAR(double(made.training.epochs), double(plain.training.epochs) * candidate.length,
+                1.0);
+    const double units = double(plain.find("Hidden")->units());
+    EXPECT_NEAR(double(made.find("Hidden")->units()), units * candidate.width, 1.0);
+  }
 }
 
 std::vector<Finding> findings_of(std::size_t examples, double gain, std::mt19937_64& random) {

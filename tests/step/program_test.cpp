@@ -3,10 +3,12 @@
 #include "src/step/program.h"
 
 #include "src/engine/network/network.h"
+#include "src/step/tensors.h"
 #include "tests/support/recipes.h"
 #include "tests/support/thread_group.h"
 
 #include <mutex>
+#include <random>
 #include <set>
 
 #include <gtest/gtest.h>
@@ -17,23 +19,25 @@ namespace {
 using norn::test::all_recipes;
 using norn::test::Recipe;
 
+using Stages = std::multiset<std::string>;
+
 // Notes the stages of a step.
 class NotingQueue final : public WorkQueue {
  public:
-  explicit NotingQueue(std::set<std::string>& stages) : stages_(stages) {}
+  explicit NotingQueue(Stages& stages) : stages_(stages) {}
   void stage(const char* name) override {
     const std::lock_guard lock(mutex_);
     stages_.insert(name);
   }
 
  private:
-  std::set<std::string>& stages_;
+  Stages& stages_;
   std::mutex mutex_;
 };
 
 // Of rank 0, which has units of every layer.
-std::set<std::string> stages_of_a_run(const Recipe& recipe, int ranks) {
-  std::set<std::string> stages;
+Stages stages_of_a_run(const Recipe& recipe, int ranks) {
+  Stages stages;
   run_thread_group(ranks, [&](Communicator& communicator) {
     Executor executor(2);
     Kernels kernels = make_cpu_kernels(executor);
@@ -222,9 +226,31 @@ TEST(StepProgram, HasTheSameStagesWhereItIsRunAndPlanned) {
       for (const CollectivePlan& collective : traffic_of(step.program, step.facts))
         planned.insert(collective.stage);
       planned.erase("end of the step");
-      std::set<std::string> run = stages_of_a_run(recipe, ranks);
-      EXPECT_EQ(run, planned) << recipe.name << ", " << ranks << " ranks";
+      const Stages run = stages_of_a_run(recipe, ranks);
+      EXPECT_EQ(std::set<std::string>(run.begin(), run.end()), planned)
+          << recipe.name << ", " << ranks << " ranks";
     }
+}
+
+// After what came between: other updates, and the sum over ranks.
+TEST(StepProgram, StagesAreEnteredAgain) {
+  int again = 0;
+  for (const Recipe& recipe : all_recipes()) {
+    const Compiled step(recipe, 3, 2);
+    std::size_t clipped = 0;
+    for (const Op& op : step.program)
+      if (const auto* hidden = std::get_if<HiddenDelta>(&op))
+        clipped += step.facts.layer(hidden->layer).delta_norm > 0.0f;
+    const Stages run = stages_of_a_run(recipe, 3);
+    EXPECT_EQ(run.count("reduce deltas"),
+              std::size_t(count<BeginReduce>(step.program) + count<FinishReduce>(step.program)))
+        << recipe.name;
+    if (clipped == 0) continue;
+    EXPECT_EQ(run.count("hidden delta"), std::size_t(count<HiddenDelta>(step.program)) + clipped)
+        << recipe.name;
+    ++again;
+  }
+  EXPECT_GT(again, 0);
 }
 
 TEST(StepProgram, EveryStageOfWorkHasANumberThatCounts) {
@@ -238,6 +264,120 @@ TEST(StepProgram, EveryStageOfWorkHasANumberThatCounts) {
         EXPECT_LE(work.late, 1.0) << recipe.name << ": " << work.stage;
       }
     }
+}
+
+// Weights that several edges have, or that stand with their sources, are updated when all is known.
+TEST(StepProgram, OnlyUpdatesThatNothingWaitsForAreLate) {
+  int late = 0, at_once = 0;
+  for (const Recipe& recipe : all_recipes())
+    for (bool on_gpu : {false, true}) {
+      const Compiled step(recipe, 3, 1, on_gpu);
+      for (const Work& work : work_of(step.program, step.facts)) {
+        if (work.kind != Work::Kind::update) continue;
+        const bool waits = step.facts.by_source(work.edge) || step.facts.is_shared(work.edge);
+        EXPECT_EQ(work.late == 0.0, waits) << recipe.name << ": " << work.stage;
+        ++(waits ? at_once : late);
+      }
+    }
+  EXPECT_GT(late, 0);
+  EXPECT_GT(at_once, 0);
+}
+
+// What is sent in columns is copied before and after; partial sums are added up instead.
+TEST(StepProgram, CollectivesPackAllThatTheyMoveTwice) {
+  int packed = 0;
+  for (const Recipe& recipe : all_recipes()) {
+    const Compiled step(recipe, 3, 1, true);
+    for (const CollectivePlan& collective : traffic_of(step.program, step.facts)) {
+      if (collective.packings == 0.0 || collective.kind == CollectivePlan::Kind::exchange) continue;
+      EXPECT_DOUBLE_EQ(collective.packed, 2.0 * collective.bytes)
+          << recipe.name << ": " << collective.stage;
+      ++packed;
+    }
+  }
+  EXPECT_GT(packed, 0);
+}
+
+// Ranks of a CPU pass on rows as they are; those of a GPU fill up the small shares.
+TEST(StepProgram, RowsOfUnevenSharesAreFilledUpOnAGpuAlone) {
+  int uneven = 0;
+  for (const Recipe& recipe : all_recipes()) {
+    if (recipe.layers_by_example().empty()) continue;
+    for (bool on_gpu : {false, true}) {
+      const Compiled step(recipe, 3, 1, on_gpu);
+      Index most = 0;
+      for (const Range& share : step.facts.example_shares(step.facts.batch()))
+        most = std::max(most, share.count());
+      const double filled = 3.0 * double(most) / double(step.facts.batch());
+      for (const CollectivePlan& collective : traffic_of(step.program, step.facts)) {
+        if (collective.kind != CollectivePlan::Kind::all_gather || collective.packings > 0.0)
+          continue;
+        if (!collective.stage.starts_with("gather rows")) continue;
+        EXPECT_EQ(collective.passed_on, !on_gpu && filled > 1.0) << recipe.name;
+        EXPECT_DOUBLE_EQ(collective.sent, collective.bytes * (on_gpu ? filled : 1.0))
+            << recipe.name;
+        uneven += filled > 1.0;
+      }
+    }
+  }
+  EXPECT_GT(uneven, 0);
+}
+
+// Products read rows by example as they are.
+TEST(StepProgram, LayersByExampleHaveNoBf16Copies) {
+  int by_example = 0, by_unit = 0;
+  for (const Recipe& recipe : all_recipes()) {
+    const Compiled step(recipe, 3, 1, true);
+    StepSettings settings = Compiled::settings(recipe, step.graph, 3, 1, true);
+    settings.device.casts_operands = true;
+    const StepFacts facts(step.graph, settings);
+    const StepTensors tensors(facts);
+    for (int layer = 0; layer < int(step.graph.network.layers.size()); ++layer) {
+      if (step.graph.network.layers[std::size_t(layer)].kind != LayerKind::hidden) continue;
+      const bool has_copy = tensors.units[layer]->bf16_activations.tensor().bytes() > 0;
+      EXPECT_EQ(has_copy, !facts.by_example(layer)) << recipe.name << ", layer " << layer;
+      ++(facts.by_example(layer) ? by_example : by_unit);
+    }
+  }
+  EXPECT_GT(by_example, 0);
+  EXPECT_GT(by_unit, 0);
+}
+
+// By the passes over a layer that its options add.
+TEST(StepProgram, OptionsOfALayerAddTheBytesOfTheirPasses) {
+  std::mt19937 random(std::random_device{}());
+  const Index units = 1 + Index(random() % 300), outputs = 1 + Index(random() % 3000);
+  const Index batch = 1 + Index(random() % 100);
+  const auto work_with = [&](bool normalizes, float delta_norm, std::string stage, Work& total) {
+    NetworkDescriptor network;
+    network.layers = {norn::test::input_layer("In", 9),
+                      norn::test::hidden_layer("Hidden", units, {"In"}),
+                      norn::test::output_layer("Out", outputs, {"Hidden"})};
+    network.layers[1].batch_normalization = normalizes;
+    network.layers[2].delta_norm = delta_norm;
+    const Graph graph = make_graph(
+        network, {{"In", 1, {9, 1, 1}, false}, {"Out", 1, {outputs, 1, 1}, false}}, "test");
+    StepSettings settings;
+    settings.batch = batch;
+    settings.sparse_input = {false, false, false};
+    settings.entries = {4.0, 4.0, 4.0};
+    const StepFacts facts(graph, settings);
+    total = {};
+    total.calls = 0.0;
+    for (const Work& work : work_of(compile_training(facts), facts))
+      if (work.stage == stage && work.kind == Work::Kind::pass) {
+        total.bytes += work.bytes;
+        total.calls += work.calls;
+      }
+    return facts.own_blocks(2).count();
+  };
+  Work plain, normalized, norms;
+  work_with(false, 0.0f, "hidden delta", plain);
+  work_with(true, 0.0f, "hidden delta", normalized);
+  EXPECT_DOUBLE_EQ(normalized.bytes - plain.bytes, 6.0 * 4.0 * double(batch * units));
+  const Index blocks = work_with(false, 1.0f, "norms of deltas", norms);
+  EXPECT_DOUBLE_EQ(norms.bytes, 3.0 * 4.0 * double(batch * outputs));
+  EXPECT_DOUBLE_EQ(norms.calls, 2.0 * double(blocks));
 }
 
 }  // namespace
