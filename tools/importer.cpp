@@ -220,6 +220,9 @@ std::string report_text(const ImportReport& report, bool pair, double seconds) {
   note(report.empty_rows, "examples without features");
   note(report.unlabelled_rows, "examples without labels");
   note(report.only_later, "examples left out: all their entries are later than the training part");
+  note(report.before_newest,
+       "entries held out that are older than the newest of training: it knows what came later; "
+       "--split time:DATE holds out what comes after a date");
   note(report.duplicates, "entries merged: their example named the feature before");
   note(report.repeated_examples, "lines of examples that had been on an earlier line");
   note(report.malformed, "malformed lines passed over");

@@ -5,6 +5,8 @@
 #include "split.h"
 #include "src/base/text.h"
 
+#include <algorithm>
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -213,6 +215,8 @@ class PairImporter {
         if (holds(part, counts)) add(totals_[part], bytes, counts[0], counts[part]);
       }
     }
+    report_.before_newest = std::ranges::count_if(
+        held_out_, [&](Microseconds time) { return time < newest_of_training_; });
     for (int part = 0; part < split_.parts(); ++part) {
       const PartTotals& total = totals_[part];
       if (total.examples > 0 && total.input_entries > 0 && total.target_entries > 0) continue;
@@ -230,7 +234,14 @@ class PairImporter {
     bool left = rows_->next(row);
     while (left && row.example < example) left = rows_->next(row);
     if (!left || row.example != example) return {};
-    return share_out(row, examples_.label(example));
+    const std::array<Index, 3> counts = share_out(row, examples_.label(example));
+    for (std::size_t k = 0; k < row.times.size(); ++k) {
+      if (part_of_entry_[k] > 0)
+        held_out_.push_back(row.times[k]);
+      else
+        newest_of_training_ = std::max(newest_of_training_, row.times[k]);
+    }
+    return counts;
   }
 
   /// Sets part_of_entry_.
@@ -358,6 +369,8 @@ class PairImporter {
   std::vector<std::uint8_t> example_parts_;  // by position in kept_
   std::vector<PartTotals> totals_;
   std::vector<std::uint8_t> part_of_entry_;
+  std::vector<Microseconds> held_out_;  // times of entries of a split by time
+  Microseconds newest_of_training_ = std::numeric_limits<Microseconds>::min();
   std::array<std::vector<Column>, 3> part_columns_;
   std::array<std::vector<float>, 3> part_values_;
   ImportReport report_;

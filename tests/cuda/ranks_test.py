@@ -30,6 +30,24 @@ NETWORK = """{
 }
 """
 
+# Layers of other kinds, behind an input of items: an exact squared error, features of items, and pictures beside the items.
+INPUT = {"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "items_input", "Sparse": True}
+OUTPUT = {"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "items_output", "Sparse": True}
+HIDDEN = {"Name": "Hidden", "Kind": "Hidden", "N": 131, "Activation": "Tanh", "pDropout": 0.1}
+PICTURES = [
+    {"Name": "Pictures", "Kind": "Input", "Type": "Convolutional", "N": "auto", "DataSet": "pictures_input"},
+    {"Name": "Filters", "Kind": "Hidden", "Type": "Convolutional", "Source": "Pictures", "N": 17, "Kernel": [5, 5], "KernelStride": [2, 2],
+     "Activation": "Relu"},
+    {"Name": "Response", "Kind": "Hidden", "Type": "Pooling", "Function": "LRN", "Source": "Filters"},
+    {"Name": "Pool", "Kind": "Hidden", "Type": "Pooling", "Function": "Max", "Source": "Response", "Kernel": [3, 3],
+     "KernelStride": [2, 2]},
+    {"Name": "More", "Kind": "Hidden", "Type": "Convolutional", "Source": "Pool", "N": 24, "Kernel": [3, 3], "Activation": "Relu"}]
+OTHERS = {
+    "factored": ("L2", [INPUT, HIDDEN, OUTPUT | {"Activation": "Linear", "Factored": {"Rule": "Newton"}}]),
+    "features": ("CrossEntropy", [INPUT, HIDDEN, OUTPUT | {"Activation": "SoftMax", "Features": "kinds_input"}]),
+    "pictures and clicks": ("CrossEntropy", [*PICTURES, INPUT, HIDDEN | {"Source": ["More", "Input"]}, OUTPUT | {"Activation": "SoftMax"}]),
+}
+
 
 def gpus():
     try:
@@ -53,9 +71,17 @@ class Ranks(unittest.TestCase):
             for e in range(EXAMPLES):
                 row = {min(ITEMS - 1, int(generator.paretovariate(0.4)) - 1) for _ in range(generator.randint(3, 15))}
                 row |= set(range(e, ITEMS, EXAMPLES))
-                text.write(f"e{e}\t" + ":".join(f"i{u}" for u in sorted(row)) + "\n")
+                text.write(f"{e}\t" + ":".join(f"i{u}" for u in sorted(row)) + "\n")
         cls.run_program("importer", "--input", cls.folder / "items.txt", "--output", cls.folder / "items.nc",
                         "--features", cls.folder / "features.txt", "--name", "items")
+        with open(cls.folder / "kinds.txt", "w") as text:
+            text.writelines(f"i{u}\t{':'.join(f'k{kind}' for kind in generator.sample(range(90), generator.randint(1, 9)))}\n"
+                            for u in range(ITEMS) if generator.random() < 0.9)
+        cls.run_program("importer", "--input", cls.folder / "kinds.txt", "--output", cls.folder / "kinds.nc", "--name", "kinds")
+        (cls.folder / "pictures.bin").write_bytes(
+            b"".join(bytes([generator.randrange(10)]) + generator.randbytes(3072) for _ in range(EXAMPLES)))
+        cls.run_program("importer", "--input", cls.folder / "pictures.bin", "--format", "images", "--output", cls.folder / "pictures.nc",
+                        "--name", "pictures")
         with open(cls.folder / "items.txt") as text, open(cls.folder / "requests.txt", "w") as requests:
             requests.writelines(text.readlines()[:300])
 
@@ -74,8 +100,8 @@ class Ranks(unittest.TestCase):
         return done.stdout if said == "--quiet" else done.stderr
 
     def train(self, model, precision, ranks, *options, epochs=EPOCHS):
-        self.run_program("trainer", "-c", "net.json", "-i", "items.nc", "-n", model, "--device", "cuda", "--precision",
-                         precision, "--epochs", epochs, "--checkpoint-epochs", 0, *options, ranks=ranks)
+        self.run_program("trainer", "-c", "net.json", "-i", "items.nc", "-i", "kinds.nc", "-i", "pictures.nc", "-n", model, "--device",
+                         "cuda", "--precision", precision, "--epochs", epochs, "--checkpoint-epochs", 0, *options, ranks=ranks)
 
     def read(self, name):
         return (self.folder / name).read_bytes()
@@ -92,6 +118,21 @@ class Ranks(unittest.TestCase):
                 for ranks in range(2, gpus() + 1):
                     self.train(f"{ranks}.nc", precision, ranks, "--force")
                     self.assertTrue(self.read("1.nc") == self.read(f"{ranks}.nc"), f"{activation}, {precision}, {ranks} GPUs")
+
+    def test_the_same_bytes_of_other_layers_and_resumed(self):
+        few = -(-EPOCHS // 5)
+        for name, (error, layers) in OTHERS.items():
+            training = {"Optimizer": "Momentum" if name == "factored" else "Adam", "Alpha": 0.001, "Batch": BATCH, "Lambda": 0.0001}
+            (self.folder / "net.json").write_text(json.dumps({"Name": "other", "ErrorFunction": error, "ShuffleIndices": True,
+                                                              "Training": training, "Layers": layers}))
+            for precision in PRECISIONS:
+                self.train("1.nc", precision, 1, "--force", epochs=few)
+                self.train("2.nc", precision, 2, "--force", epochs=few)
+                self.assertTrue(self.read("1.nc") == self.read("2.nc"), f"{name}, {precision}")
+                self.train("parts.nc", precision, 2, "--force", epochs=few // 3)
+                self.train("parts.nc", precision, 3, "--resume", epochs=few // 2)
+                self.train("parts.nc", precision, 1, "--resume", epochs=few)
+                self.assertTrue(self.read("1.nc") == self.read("parts.nc"), f"{name}, {precision}, resumed")
 
     # Layers of even widths, whose updates are one kernel each beside what ranks exchange.
     def test_the_same_bytes_where_updates_go_on_beside(self):

@@ -73,7 +73,9 @@ TEST(SplitByTime, WhatIsEarlierIsInputAndWhatIsLaterIsHeldOut) {
 TEST(SplitByTime, TwoBordersHaveValidationBetweenThem) {
   Table table("u,a,1\nu,b,2\nu,c,3\nv,a,2\nv,b,3\nw,a,1\nw,c,3\n");
   table.options.split.borders = {*parse_time("2"), *parse_time("3")};
-  EXPECT_EQ(table.run().only_later, 1);
+  const ImportReport report = table.run();
+  EXPECT_EQ(report.only_later, 1);
+  EXPECT_EQ(report.before_newest, 0);
   EXPECT_EQ(table.set("train", 0), (Contents{{"u", {{"a", 1}}}, {"w", {{"a", 1}}}}));
   EXPECT_EQ(table.set("validation", 1), (Contents{{"u", {{"b", 1}}}}));
   EXPECT_EQ(table.set("test", 0), table.set("train", 0)) << "inputs are training entries";
@@ -83,7 +85,7 @@ TEST(SplitByTime, TwoBordersHaveValidationBetweenThem) {
 TEST(SplitByTime, LeaveLastOutTakesTheNewestAndOfTiesTheLastFeature) {
   Table table("u,c,5\nu,a,9\nu,b,9\nu,d,1\nv,a,3\nw,b,2\nw,a,-4\n");
   table.options.split = {SplitRule::Kind::leave_last_out, SplitRule::Unit::entry, {}, 1};
-  table.run();
+  EXPECT_EQ(table.run().before_newest, 1) << "w's of time 2, where u has one of 9";
   EXPECT_EQ(table.set("test", 1), (Contents{{"u", {{"b", 1}}}, {"w", {{"b", 1}}}}));
   EXPECT_EQ(table.set("test", 0),
             (Contents{{"u", {{"a", 1}, {"c", 1}, {"d", 1}}}, {"w", {{"a", 1}}}}));

@@ -95,12 +95,14 @@ def movielens(folder):
     ]
 
 
-def test_files_of_movielens_and_recbole_need_no_names(tmp_path):
+def test_files_of_movielens_and_recbole_need_no_names(tmp_path, caplog):
     for path in movielens(tmp_path):
         assert triples(norn.Dataset.from_table(path, where="rating >= 4")) == LIKED, path
         assert len(triples(norn.Dataset.from_table(path))) == 5, path
         last = norn.Dataset.from_table(path, split="leave-last-out").test
         assert {last.feature_labels[i] for i in last.targets.indices} == {"20", "10"} and len(last) == 2, path
+        assert "2 of 2 entries held out are older than the newest of training, which knows what came later" in caplog.text, path
+        caplog.clear()
         rated = norn.Dataset.from_table(path, value="rating")
         assert triples(rated)[0] == ("1", "10", 5) and not rated.indicator, path
 

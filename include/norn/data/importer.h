@@ -154,6 +154,7 @@ struct ImportReport {
   Index repeated_examples = 0;  ///< lines merged with or replaced by another
   Index malformed = 0;          ///< lines, or images, passed over
   Index only_later = 0;         ///< examples left out: a split by time has none of them in training
+  Index before_newest = 0;  ///< of leave-last-out: held out, and older than the newest of training
 };
 
 /// Existing files stay as they were unless everything was written. Throws DataError and UsageError.

@@ -2,7 +2,8 @@
 """Training, validation and test parts of rows: what goes where, the engine says."""
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import logging
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from .entries import Rows
 if TYPE_CHECKING:
     from .._types import Array
 
+_log = logging.getLogger("norn")
 _BY = ("entry", "example", "pair")
 _RULES = ("ratio:", "time:", "leave-one-out", "leave-last-out", "new-items:")
 
@@ -47,6 +49,8 @@ def split_rows(rows: Rows, split: str, by: str, seed: int, labels: bytes, place:
     settings = {"split": split, "split_by": by, "seed": count("seed", seed, 0, 2**64 - 1)}
     names, by_entry, part = _core.share_out(settings, rows.begin.astype(np.int64, copy=False), rows.columns.view(np.uint32), labels,
                                             rows.times)
+    if split == "leave-last-out":
+        _tell_of_later(rows.times, part, place)
     if by_entry:
         parts = _parts_of_entries(rows, names, part)
     else:
@@ -57,6 +61,15 @@ def split_rows(rows: Rows, split: str, by: str, seed: int, labels: bytes, place:
             raise DataError(f"{place}: {made.examples.size} examples with {made.inputs.columns.size} input and {wanted.columns.size} "
                             f"target entries are left for the {made.name} part; give more data or change `split` {split}")
     return parts
+
+
+def _tell_of_later(times: Any, part: Array, place: str) -> None:
+    """What is held out may be older than what others are trained on."""
+    held_out, training = times[part > 0], times[part == 0]
+    before = int(np.count_nonzero(held_out < training.max())) if training.size else 0
+    if before:
+        _log.warning("%s: %d of %d entries held out are older than the newest of training, which knows what came later; \"time:DATE\" "
+                     "holds out what comes after a date", place, before, held_out.size)
 
 
 def items_first(split: str, width: int, seed: int) -> tuple[Array, int]:
