@@ -190,9 +190,9 @@ TEST(HoldOutRules, ByUserSeekWhatAnyInputHolds) {
   const Rows rows = random_rows(random, false);
   const auto other = make_set(random_rows(random, false), false, kWidth + 1);
   const HoldOutRule rule{0.3, HoldOutBy::user, random()};
-  const auto known_of = [&](std::vector<HoldOutSet> sets, std::size_t input) {
+  const auto known_of = [&](const std::vector<HoldOutSet>& sets, std::size_t input) {
     const std::size_t target = sets.size() - 1;
-    HeldOutViews views = hold_out(rule, std::move(sets), target);
+    HeldOutViews views = hold_out(rule, sets, target);
     return all_rows(*views.validation[input]);
   };
   const HoldOutSet input{make_set(rows, false), true}, target{make_set(rows, false), false};
