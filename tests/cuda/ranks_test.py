@@ -122,7 +122,7 @@ class Ranks(unittest.TestCase):
     def test_the_same_bytes_of_other_layers_and_resumed(self):
         few = -(-EPOCHS // 5)
         for name, (error, layers) in OTHERS.items():
-            training = {"Optimizer": "Momentum" if name == "factored" else "Adam", "Alpha": 0.001, "Batch": BATCH, "Lambda": 0.0001}
+            training = {"Optimizer": "Momentum" if name == "factored" else "Adam", "Alpha": 0.001, "Batch": BATCH, "Lambda": 0}
             (self.folder / "net.json").write_text(json.dumps({"Name": "other", "ErrorFunction": error, "ShuffleIndices": True,
                                                               "Training": training, "Layers": layers}))
             for precision in PRECISIONS:
