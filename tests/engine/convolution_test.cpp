@@ -78,7 +78,10 @@ Recipe draw_with_clicks(std::uint64_t seed) {
     if (random() % 2) layer.batch_normalization = false;
     if (random() % 2) layer.dropout = 0.0f;
   }
-  if (random() % 2) recipe.images.clear(), recipe.inputs = {.name = "dense", .sparse = false};
+  if (random() % 2) {  // clicks of all items, as numbers
+    recipe.images.clear();
+    recipe.inputs = {.name = "dense", .sparse = false};
+  }
   return recipe;
 }
 
