@@ -21,7 +21,7 @@ struct DropoutMask {
   Philox random;
   Index first_row = 0;
   Index first_unit = 0;
-  Index places = 1;  ///< of an example; others than 1 on the CPU alone
+  Index places = 1;  ///< of an example
 
   /// Those that are kept are multiplied by 1 / (1 - p). Throws ShapeError unless 0 <= p < 1.
   static DropoutMask inverted(float p, Philox random, Index first_row, Index first_unit);
@@ -36,6 +36,11 @@ struct DropoutMask {
     return mask;
   }
 
+  /// The uniform number of element (r, c) where rows are places.
+  NORN_HD float chance_of_place(Index r, Index c) const {
+    return random.uniform(std::uint64_t(first_row + r / places),
+                          std::uint64_t(c * places + r % places));
+  }
   NORN_HD bool drops() const { return p > 0.0f; }
   /// `chance`: the element's uniform number.
   NORN_HD float value(float chance, float y) const { return a * (chance >= p ? y : left_out) + b; }

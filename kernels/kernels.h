@@ -12,6 +12,7 @@
 #include "kernels/pointwise.h"
 #include "kernels/pooling.h"
 #include "kernels/recommend.h"
+#include "kernels/run_sums.h"
 #include "kernels/select.h"
 #include "kernels/sparse.h"
 #include "kernels/update.h"
@@ -38,11 +39,12 @@ struct Kernels {
   std::unique_ptr<CostKernels> cost;
   std::unique_ptr<UpdateKernels> update;
   std::unique_ptr<SelectKernels> select;
-  std::unique_ptr<ConvolutionKernels> convolution;  ///< null where the device has none
-  std::unique_ptr<PoolingKernels> pooling;          ///< null where the device has none
-  std::unique_ptr<FactoredKernels> factored;        ///< null where the device has none
-  std::unique_ptr<FusedKernels> fused;              ///< null where the device has none
-  std::unique_ptr<RecommendKernels> recommend;      ///< null where the device has none
+  std::unique_ptr<ConvolutionKernels> convolution;
+  std::unique_ptr<PoolingKernels> pooling;
+  std::unique_ptr<RunSumKernels> run_sums;
+  std::unique_ptr<FactoredKernels> factored;
+  std::unique_ptr<FusedKernels> fused;          ///< null on CPUs
+  std::unique_ptr<RecommendKernels> recommend;  ///< null on CPUs
   std::unique_ptr<WorkQueue> queue;
   /// The families that WorkQueue::prepare() may use, and where they allocate, on devices that
   /// prefetch batches. Null elsewhere.

@@ -36,6 +36,20 @@ class NormalizationKernels {
                            VectorView<const float> inverse_deviation, MatrixView<float> delta,
                            VectorView<float> scale_gradient, VectorView<float> bias_gradient);
 
+  /// batch_norm() of some of the rows of a batch. A layer's places are rows, too.
+  ///   moments [2 M] the sums of z and of z^2 over all `rows` rows of the batch, of which z may
+  ///   have none
+  void normalise_rows(const BatchNormView& norm, VectorView<const FixedSum> moments, Index rows,
+                      MatrixView<float> z, MatrixView<float> normalised,
+                      VectorView<float> inverse_deviation);
+  /// batch_norm_backward() of these rows; the gradients are means over the examples, of which each
+  /// has as many rows.
+  ///   products [2 M] the sums of delta and of delta * normalised over all `rows` rows
+  void normalise_rows_backward(VectorView<const float> scale, VectorView<const FixedSum> products,
+                               Index rows, Index examples, MatrixView<const float> normalised,
+                               VectorView<const float> inverse_deviation, MatrixView<float> delta,
+                               VectorView<float> scale_gradient, VectorView<float> bias_gradient);
+
   /// dy(b, c) += beta * (-p / rho + (1 - p) / (1 - rho)), rho = mean over the batch of y(., c) in
   /// [1e-6, 0.999999]. Ng, "Sparse autoencoder", 2011; DSSTNE's convention: not divided by the
   /// batch.
@@ -56,6 +70,15 @@ class NormalizationKernels {
                                       VectorView<const float> inverse_deviation,
                                       MatrixView<float> delta, VectorView<float> scale_gradient,
                                       VectorView<float> bias_gradient) = 0;
+  virtual void do_normalise_rows(const BatchNormView& norm, VectorView<const FixedSum> moments,
+                                 Index rows, MatrixView<float> z, MatrixView<float> normalised,
+                                 VectorView<float> inverse_deviation) = 0;
+  virtual void do_normalise_rows_backward(VectorView<const float> scale,
+                                          VectorView<const FixedSum> products, Index rows,
+                                          Index examples, MatrixView<const float> normalised,
+                                          VectorView<const float> inverse_deviation,
+                                          MatrixView<float> delta, VectorView<float> scale_gradient,
+                                          VectorView<float> bias_gradient) = 0;
   virtual void do_sparseness_penalty(float p, float beta, MatrixView<const float> y,
                                      MatrixView<float> dy) = 0;
   virtual void do_add_row_squares(MatrixView<const float> x, VectorView<FixedSum> sum) = 0;

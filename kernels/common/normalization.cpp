@@ -48,6 +48,35 @@ void NormalizationKernels::batch_norm_backward(VectorView<const float> scale,
                          bias_gradient);
 }
 
+void NormalizationKernels::normalise_rows(const BatchNormView& norm,
+                                          VectorView<const FixedSum> moments, Index rows,
+                                          MatrixView<float> z, MatrixView<float> normalised,
+                                          VectorView<float> inverse_deviation) {
+  require_units(norm, z.cols);
+  require(normalised.rows == z.rows && normalised.cols == z.cols,
+          "normalise_rows: normalised and z differ in shape");
+  require(inverse_deviation.size == z.cols && moments.size == 2 * z.cols,
+          "normalise_rows: an inverse_deviation and two moments for every unit");
+  require(rows > 0 && z.rows <= rows, "normalise_rows: these are more rows than the batch has");
+  do_normalise_rows(norm, moments, rows, z, normalised, inverse_deviation);
+}
+
+void NormalizationKernels::normalise_rows_backward(
+    VectorView<const float> scale, VectorView<const FixedSum> products, Index rows, Index examples,
+    MatrixView<const float> normalised, VectorView<const float> inverse_deviation,
+    MatrixView<float> delta, VectorView<float> scale_gradient, VectorView<float> bias_gradient) {
+  require(normalised.rows == delta.rows && normalised.cols == delta.cols,
+          "normalise_rows_backward: normalised and delta differ in shape");
+  require(scale.size == delta.cols && inverse_deviation.size == delta.cols &&
+              scale_gradient.size == delta.cols && bias_gradient.size == delta.cols &&
+              products.size == 2 * delta.cols,
+          "normalise_rows_backward: per-unit vectors must hold one number a unit");
+  require(examples > 0 && rows % examples == 0 && delta.rows <= rows,
+          "normalise_rows_backward: every example has as many rows");
+  do_normalise_rows_backward(scale, products, rows, examples, normalised, inverse_deviation, delta,
+                             scale_gradient, bias_gradient);
+}
+
 void NormalizationKernels::sparseness_penalty(float p, float beta, MatrixView<const float> y,
                                               MatrixView<float> dy) {
   require(y.rows == dy.rows && y.cols == dy.cols, "sparseness_penalty: y and dy differ in shape");

@@ -18,6 +18,7 @@ std::unique_ptr<UpdateKernels> make_cpu_update(Executor& executor);
 std::unique_ptr<SelectKernels> make_cpu_select(Executor& executor);
 std::unique_ptr<ConvolutionKernels> make_cpu_convolution(Executor& executor);
 std::unique_ptr<PoolingKernels> make_cpu_pooling(Executor& executor);
+std::unique_ptr<RunSumKernels> make_cpu_run_sums(Executor& executor);
 std::unique_ptr<FactoredKernels> make_cpu_factored(Executor& executor);
 
 }  // namespace norn

@@ -18,6 +18,7 @@ Kernels make_cpu_kernels(Executor& executor) {
   kernels.select = make_cpu_select(executor);
   kernels.convolution = make_cpu_convolution(executor);
   kernels.pooling = make_cpu_pooling(executor);
+  kernels.run_sums = make_cpu_run_sums(executor);
   kernels.factored = make_cpu_factored(executor);
   kernels.queue = std::make_unique<WorkQueue>();
   return kernels;

@@ -11,11 +11,7 @@ namespace norn {
 
 /// mask_row() where rows are places.
 inline void mask_place(const DropoutMask& mask, Index r, Index count, const float* y, float* out) {
-  const auto row = std::uint64_t(mask.first_row + r / mask.places);
-  for (Index c = 0; c < count; ++c) {
-    const auto unit = std::uint64_t(c * mask.places + r % mask.places);
-    out[c] = mask.value(mask.random.uniform(row, unit), y[c]);
-  }
+  for (Index c = 0; c < count; ++c) out[c] = mask.value(mask.chance_of_place(r, c), y[c]);
 }
 
 /// Row r of a matrix with `count` columns, from y to out: they may be the same memory, every

@@ -8,9 +8,12 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <vector>
 
 namespace norn {
 namespace {
+
+constexpr Index kRowsOfTask = 64;
 
 using ColumnSums = std::array<double, strips::kWidth>;
 
@@ -116,6 +119,50 @@ class CpuNormalizationKernels final : public NormalizationKernels {
                    (row[c] - bias_gradient[first + c] - unit[c] * scale_gradient[first + c]);
       }
     });
+  }
+
+  void do_normalise_rows(const BatchNormView& norm, VectorView<const FixedSum> moments, Index rows,
+                         MatrixView<float> z, MatrixView<float> normalised,
+                         VectorView<float> inverse_deviation) override {
+    std::vector<double> mean(static_cast<std::size_t>(z.cols));
+    for (Index c = 0; c < z.cols; ++c) {
+      const double sum = moments[c].value(), of_batch = sum / double(rows);
+      const double spread = std::max(0.0, moments[z.cols + c].value() - of_batch * sum);
+      mean[std::size_t(c)] = of_batch;
+      inverse_deviation[c] = float(1.0 / std::sqrt(spread / double(rows) + double(epsilon)));
+      approach(norm.running_mean[c], of_batch);
+      approach(norm.running_variance[c], spread / double(std::max<Index>(1, rows - 1)));
+    }
+    executor_.for_ranges(z.rows, kRowsOfTask, [&](Index begin, Index end, int /*lane*/) {
+      for (Index r = begin; r < end; ++r)
+        for (Index c = 0; c < z.cols; ++c) {
+          normalised(r, c) = float(double(z(r, c)) - mean[std::size_t(c)]) * inverse_deviation[c];
+          z(r, c) = norm.scale[c] * normalised(r, c) + norm.bias[c];
+        }
+    });
+  }
+
+  void do_normalise_rows_backward(VectorView<const float> scale,
+                                  VectorView<const FixedSum> products, Index rows, Index examples,
+                                  MatrixView<const float> normalised,
+                                  VectorView<const float> inverse_deviation,
+                                  MatrixView<float> delta, VectorView<float> scale_gradient,
+                                  VectorView<float> bias_gradient) override {
+    const Index units = scale.size;
+    const auto means_over = [&](Index count) {
+      for (Index c = 0; c < units; ++c) {
+        bias_gradient[c] = float(products[c].value() / double(count));
+        scale_gradient[c] = float(products[units + c].value() / double(count));
+      }
+    };
+    means_over(rows);
+    executor_.for_ranges(delta.rows, kRowsOfTask, [&](Index begin, Index end, int /*lane*/) {
+      for (Index r = begin; r < end; ++r)
+        for (Index c = 0; c < units; ++c)
+          delta(r, c) = scale[c] * inverse_deviation[c] *
+                        (delta(r, c) - bias_gradient[c] - normalised(r, c) * scale_gradient[c]);
+    });
+    if (rows != examples) means_over(examples);
   }
 
   void do_sparseness_penalty(float p, float beta, MatrixView<const float> y,

@@ -18,6 +18,9 @@ class SelectKernels;
 class FusedKernels;
 class RecommendKernels;
 class FactoredKernels;
+class ConvolutionKernels;
+class PoolingKernels;
+class RunSumKernels;
 }  // namespace norn
 
 /// The CUDA kernel families: each function makes one and is defined beside its class. Views that
@@ -39,5 +42,9 @@ std::unique_ptr<SelectKernels> make_select(const Stream& stream);
 std::unique_ptr<FusedKernels> make_fused(const Stream& stream);
 std::unique_ptr<RecommendKernels> make_recommend(const Stream& stream);
 std::unique_ptr<FactoredKernels> make_factored(const Stream& stream);
+/// Its products are those of `dense`, which must outlive it.
+std::unique_ptr<ConvolutionKernels> make_convolution(const Stream& stream, DenseKernels& dense);
+std::unique_ptr<PoolingKernels> make_pooling(const Stream& stream);
+std::unique_ptr<RunSumKernels> make_run_sums(const Stream& stream);
 
 }  // namespace norn::cuda

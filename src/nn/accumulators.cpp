@@ -18,11 +18,13 @@ void Accumulators::fill_zero() {
   coarse.fill_zero();
 }
 
-FixedMatrixView Accumulators::columns(Index examples, Range columns) {
-  FixedMatrixView view;
-  view.fine = fine.first_rows(examples).columns(columns.begin, columns.count());
-  view.coarse = coarse.first_rows(examples).columns(columns.begin, columns.count());
-  return view;
+FixedMatrixView Accumulators::part(const SumRange& range, Index first, SumFlags* flags) {
+  const auto cut = [&](HeldMatrix<std::int64_t>& accumulators) {
+    return accumulators.view()
+        .row_range(range.examples.begin, range.examples.count())
+        .columns(range.units.begin - first, range.units.count());
+  };
+  return {cut(fine), cut(coarse), &flags->coarse_used, &flags->out_of_range};
 }
 
 void HostSum::begin(Index examples, SumFlags* flags) {
@@ -33,17 +35,11 @@ void HostSum::begin(Index examples, SumFlags* flags) {
   flags_ = flags;
 }
 
-FixedMatrixView HostSum::view(Index first_unit, Index units) {
-  const Index first = first_unit - first_;
-  FixedMatrixView view = accumulators_.columns(examples_, {first, first + units});
-  view.coarse_used = &flags_->coarse_used;
-  view.out_of_range = &flags_->out_of_range;
-  return view;
-}
-
 void HostSum::add(const Compute& compute, const FixedFormat* format, Index first_unit,
                   MatrixView<const float> partial_sum) {
-  compute.kernels.fixed->add(format, partial_sum, view(first_unit, partial_sum.cols));
+  const Range units{first_unit, first_unit + partial_sum.cols};
+  compute.kernels.fixed->add(format, partial_sum,
+                             accumulators_.part({{0, examples_}, units}, first_, flags_));
 }
 
 void HostSum::reduce(const Compute&, const FixedFormat*, const ReduceAccumulators& add_accumulators,
@@ -95,11 +91,9 @@ MatrixView<float> DeviceSum::slot(Index number) {
           stride};
 }
 
-FixedMatrixView DeviceSum::view(Index first_unit, Index units) {
-  const Index first = first_unit - shape_.first;
-  FixedMatrixView view = accumulators_.columns(examples_, {first, first + units});
+FixedMatrixView DeviceSum::view(const SumRange& range) {
+  FixedMatrixView view = accumulators_.part(range, shape_.first, flags_);
   view.coarse_used = coarse_used_;
-  view.out_of_range = &flags_->out_of_range;
   return view;
 }
 
@@ -161,8 +155,8 @@ void DeviceSum::add(const Compute& compute, const FixedFormat* format, Index fir
   compute.kernels.fixed->add(format, partial_sum, view(first_unit, partial_sum.cols));
 }
 
-SumParts DeviceSum::taken(const Compute& compute, const FixedFormat* format, Index first_unit,
-                          Index units) {
+SumParts DeviceSum::taken(const Compute& compute, const FixedFormat* format,
+                          const SumRange& range) {
   SumParts parts;
   if (used_slots_ + received_.count == 0 && accumulators_.fine.empty()) {  // nothing was added
     partial_sums_.fill_zero();
@@ -173,12 +167,15 @@ SumParts DeviceSum::taken(const Compute& compute, const FixedFormat* format, Ind
     parts.partial_sums = received_;
     for (Index i = 0; i < used_slots_; ++i)
       parts.partial_sums.of[parts.partial_sums.count++] =
-          slot(i).columns(first_unit - shape_.first, units);
+          slot(i)
+              .row_range(range.examples.begin, range.examples.count())
+              .columns(range.units.begin - shape_.first, range.units.count());
     return parts;
   }
   fill_accumulators(compute, format);
-  parts.accumulators = view(first_unit, units);
-  if (units == shape_.units) coarse_is_zero_ = true;
+  parts.accumulators = view(range);
+  const bool is_whole = range.units.count() == shape_.units && range.examples.count() == examples_;
+  if (is_whole) coarse_is_zero_ = true;
   return parts;
 }
 

@@ -26,6 +26,12 @@ struct SumSlots {
   std::span<const MatrixView<float>> all() const { return {of, std::size_t(count)}; }
 };
 
+/// The part of a sum that is taken at a time.
+struct SumRange {
+  Range examples;
+  Range units;
+};
+
 /// What a sum is taken from: accumulators, or partial sums.
 struct SumParts {
   FixedMatrixView accumulators;
@@ -50,7 +56,8 @@ struct Accumulators {
     visit(coarse);
   }
   void fill_zero();
-  FixedMatrixView columns(Index examples, Range columns);
+  /// Of units that are counted from `first` on.
+  FixedMatrixView part(const SumRange& range, Index first, SumFlags* flags);
 };
 
 /// On the CPU, where lanes add to the same accumulators and flags can be read at once.
@@ -71,13 +78,11 @@ class HostSum {
            MatrixView<const float> partial_sum);
   void reduce(const Compute& compute, const FixedFormat* format,
               const ReduceAccumulators& add_accumulators, const ReduceFlags& add_flags);
-  SumParts taken(const Compute&, const FixedFormat*, Index first_unit, Index units) {
-    return {view(first_unit, units), {}};
+  SumParts taken(const Compute&, const FixedFormat*, const SumRange& range) {
+    return {accumulators_.part(range, first_, flags_), {}};
   }
 
  private:
-  FixedMatrixView view(Index first_unit, Index units);
-
   Index first_ = 0;
   Accumulators accumulators_;
   Index examples_ = 0;
@@ -104,7 +109,7 @@ class DeviceSum {
            MatrixView<const float> partial_sum);
   void reduce(const Compute& compute, const FixedFormat* format,
               const ReduceAccumulators& add_accumulators, const ReduceFlags& add_flags);
-  SumParts taken(const Compute& compute, const FixedFormat* format, Index first_unit, Index units);
+  SumParts taken(const Compute& compute, const FixedFormat* format, const SumRange& range);
 
   Index examples() const { return examples_; }
   /// The partial sums so far, of which none stands in accumulators.
@@ -116,7 +121,10 @@ class DeviceSum {
  private:
   static Index slot_stride(const SumShape& shape);
   MatrixView<float> slot(Index number);
-  FixedMatrixView view(Index first_unit, Index units);
+  FixedMatrixView view(const SumRange& range);
+  FixedMatrixView view(Index first_unit, Index units) {
+    return view({{0, examples_}, {first_unit, first_unit + units}});
+  }
   /// Brings all partial sums so far into the accumulators.
   void fill_accumulators(const Compute& compute, const FixedFormat* format);
 

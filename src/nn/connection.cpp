@@ -47,7 +47,7 @@ Weights::Weights(const WeightShape& shape, int slots, bool trainable, const Devi
                              shape.by_example ? Layout::by_unit : layout};
   if (trainable && !rows_are_mine)
     steps_done_ = {"steps of the rows", Purpose::state, shape.sources, 1, Layout::whole};
-  if (rows_are_mine && device.casts_operands)
+  if (rows_are_mine && device.casts_operands && !shape.by_example)
     bf16_ = {"weights, bf16", Purpose::state, round_up_to_eight(rows), cols, layout};
 }
 

@@ -52,13 +52,12 @@ DeviceSum& DeltaSum::on_device() {
   return *sum;
 }
 
-SumParts DeltaSum::taken(const Compute& compute, Index first_unit, Index units) {
-  return std::visit(
-      [&](auto& sum) { return sum.taken(compute, format_.data(), first_unit, units); }, sum_);
+SumParts DeltaSum::taken(const Compute& compute, const SumRange& range) {
+  return std::visit([&](auto& sum) { return sum.taken(compute, format_.data(), range); }, sum_);
 }
 
-void DeltaSum::take(const Compute& compute, Index first_unit, MatrixView<float> delta) {
-  const SumParts parts = taken(compute, first_unit, delta.cols);
+void DeltaSum::take(const Compute& compute, const SumRange& range, MatrixView<float> delta) {
+  const SumParts parts = taken(compute, range);
   if (delta.empty())
     memory_->fill_zero(maximum_, sizeof(float));
   else
@@ -66,19 +65,17 @@ void DeltaSum::take(const Compute& compute, Index first_unit, MatrixView<float> 
                                     maximum_);
 }
 
+void DeltaSum::take(const Compute& compute, Index first_unit, MatrixView<float> delta) {
+  take(compute, {{0, delta.rows}, {first_unit, first_unit + delta.cols}}, delta);
+}
+
 void DeltaSum::take_rows(const Compute& compute, Index first_example, MatrixView<float> delta) {
-  if (delta.empty()) return memory_->fill_zero(maximum_, sizeof(float));
-  SumParts parts = taken(compute, 0, delta.cols);
-  require(parts.partial_sums.count == 0, "DeltaSum: rows are taken from accumulators alone");
-  FixedMatrixView& sums = parts.accumulators;
-  sums.fine = sums.fine.row_range(first_example, delta.rows);
-  sums.coarse = sums.coarse.row_range(first_example, delta.rows);
-  compute.kernels.fixed->to_float(format_.data(), sums, parts.partial_sums, delta, maximum_);
+  take(compute, {{first_example, first_example + delta.rows}, {0, delta.cols}}, delta);
 }
 
 void DeltaSum::take_delta(const Compute& compute, Index first_unit, const OutputSlope& slope,
                           MatrixView<float> delta, MatrixView<Bfloat16> bf16, bool adapts) {
-  const SumParts parts = taken(compute, first_unit, delta.cols);
+  const SumParts parts = taken(compute, {{0, delta.rows}, {first_unit, first_unit + delta.cols}});
   if (delta.empty())
     memory_->fill_zero(maximum_, sizeof(float));
   else

@@ -66,7 +66,8 @@ class DeltaSum {
   void set_fine_bits(int bits);
 
  private:
-  SumParts taken(const Compute& compute, Index first_unit, Index units);
+  SumParts taken(const Compute& compute, const SumRange& range);
+  void take(const Compute& compute, const SumRange& range, MatrixView<float> delta);
 
   Index most_ = 0;  // partial sums of a step
   std::optional<FixedFormat> given_format_;

@@ -51,8 +51,7 @@ Rules:
 - A hidden layer that leads to no Output layer takes no part.
 - Along each axis of Kernel a window has one place where its source is not wider than the kernel. With KernelStride 1 it
   has as many as the source has units, and Kernel is odd. Else it has floor((width - kernel) / stride) + 1, without padding.
-- Convolutional and Pooling layers are Hidden layers. They run on CPUs; Maxout, DotProduct and Cosine of FullyConnected layers run
-  on GPUs, too. Their sources are dense; a layer without windows sees
+- Convolutional and Pooling layers are Hidden layers. Their sources are dense; a layer without windows sees
   their units in the order of files. DeltaNorm, Sparse and SoftMax are refused on them, and a Skip into a Convolutional
   layer that does not come from a layer with windows and its size.
 )";

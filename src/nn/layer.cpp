@@ -92,13 +92,15 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
   if (settings.gathers_rows)
     gathered = {"activations of all examples", working, settings.batch, width * settings.places,
                 Layout::whole};
-  // Products read rows by example as they are.
-  if (device.casts_operands && !settings.by_example)
-    bf16_activations = {"activations, bf16", working, batch, width, Layout::whole};
+  // Of layers by example layers by unit read what is gathered, the others the rows as they are.
+  const bool copies = !settings.by_example || settings.gathers_rows;
+  const Index copied = settings.by_example ? width * settings.places : width;
+  if (device.casts_operands && copies)
+    bf16_activations = {"activations, bf16", working, settings.batch, copied, Layout::whole};
   if (!settings.trainable) return;
-  if (device.transposes_operands && !settings.by_example)
-    transposed_activations = {"activations, transposed", working, width, round_up_to_eight(batch),
-                              Layout::whole};
+  if (device.transposes_operands && copies)
+    transposed_activations = {"activations, transposed", working, copied,
+                              round_up_to_eight(settings.batch), Layout::whole};
   if (keeps_outputs_before_dropout(layer, settings.sparseness))
     before_dropout = {"before dropout", working, batch, units, of_rows};
   if (keeps_pre_activations(layer))
@@ -109,7 +111,7 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
   }
   deltas = {"deltas", working, batch, settings.by_example ? units : round_up_to_eight(units),
             of_rows};
-  if (device.casts_operands)
+  if (device.casts_operands && !settings.by_example)
     bf16_deltas = {"deltas, bf16", working, batch, round_up_to_eight(units)};
   if (settings.takes_delta_aside)
     unit_deltas = {"deltas", working, settings.rows, units * settings.places, Layout::by_example};
@@ -122,8 +124,7 @@ void UnitLayer::initialise(Memory& memory) {
 }
 
 LayerOutput UnitLayer::output(Index examples) {
-  if (settings_.by_example) return {false, gathered.first_rows(examples), {}, nullptr};
-  DenseOperand dense(whole(examples));
+  DenseOperand dense(outputs(examples));
   if (!bf16_activations.empty()) dense.bf16 = bf16_activations.first_rows(examples);
   if (!transposed_activations.empty()) dense.transposed = transposed_output(examples);
   return {false, dense, {}, nullptr};
@@ -135,13 +136,13 @@ MatrixView<float> UnitLayer::transposed_output(Index examples) {
 
 void UnitLayer::round_output(const Compute& compute, Index examples) {
   if (!bf16_activations.empty() && !finishes_output())  // or finish_forward() has cast them
-    compute.kernels.pointwise->cast_to_bf16(whole(examples), bf16(examples));
+    compute.kernels.pointwise->cast_to_bf16(outputs(examples), bf16(examples));
 }
 
 void UnitLayer::transpose_output(const Compute& compute, Index examples) {
   if (!transposed_activations.empty() &&
       !finishes_output())  // or finish_forward() has transposed them
-    compute.kernels.dense->transpose(whole(examples), transposed_output(examples));
+    compute.kernels.dense->transpose(outputs(examples), transposed_output(examples));
 }
 
 DenseOperand UnitLayer::delta_operand(const Compute& compute, Index examples) {

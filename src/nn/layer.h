@@ -59,7 +59,7 @@ class UnitLayer {
     Index batch = 1;
     Index partial_sums = 0;      ///< of the delta sum; 0: no delta is wanted
     bool reduces_delta = false;  ///< SumShape::is_reduced
-    bool is_compared = false;    ///< other ranks read its activations as floats
+    bool gives_floats = false;   ///< other ranks read its activations as floats
     bool is_gathered = true;     ///< ranks gather its activations and add up its delta
     bool trainable = true;
     SparsenessPenalty sparseness;  ///< beta 0: off
@@ -129,11 +129,12 @@ class UnitLayer {
   /// filled the own columns.
   bool gives_bf16(Pass pass) const {
     return !bf16_activations.empty() && pass == Pass::training && !is_softmax() &&
-           !settings_.is_compared;
+           !settings_.gives_floats && !settings_.by_example;
   }
-  /// Casts whole() to bf16 for products, where the device reads bf16 operands; once it is complete.
+  /// Casts the outputs to bf16 for products, where the device reads bf16 operands; once they are
+  /// complete.
   void round_output(const Compute& compute, Index examples);
-  /// Transposes whole() for gradients, where the device reads that; once it is complete.
+  /// Transposes the outputs for gradients, where the device reads that; once they are complete.
   void transpose_output(const Compute& compute, Index examples);
 
   // Of layers by example, `examples` are the rows that this rank has: places of its examples.
@@ -197,7 +198,12 @@ class UnitLayer {
   DropoutMask dropout_mask(const StepPosition& position) const;
   /// Whether outputs are final once this rank's units are: nothing is gathered.
   bool finishes_output() const {
-    return !is_softmax() && (mine().count() == partition().width() || !settings_.is_gathered);
+    return !is_softmax() && !settings_.by_example &&
+           (mine().count() == partition().width() || !settings_.is_gathered);
+  }
+  /// Of all examples, as layers by unit read them.
+  MatrixView<float> outputs(Index examples) {
+    return settings_.by_example ? gathered.first_rows(examples) : whole(examples);
   }
   MatrixView<float> transposed_output(Index examples);
   MatrixView<Bfloat16> bf16_delta(Index examples) {

@@ -262,9 +262,10 @@ bool StepFacts::feeds_units(int layer) const {
   });
 }
 
-bool StepFacts::is_compared(int layer) const {
+bool StepFacts::gives_floats(int layer) const {
   return std::ranges::any_of(graph_.destinations[std::size_t(layer)], [this](int edge) {
-    return is_comparison(this->layer(this->edge(edge).destination).function);
+    const int destination = this->edge(edge).destination;
+    return is_comparison(this->layer(destination).function) || by_example(destination);
   });
 }
 
@@ -302,9 +303,10 @@ UnitLayer::Settings StepFacts::layer_settings(int layer) const {
   settings.trainable = training();
   settings.partial_sums = delta_partial_sums(layer);
   settings.is_gathered = gathers(layer);
-  settings.is_compared = is_compared(layer);
-  settings.reduces_delta =
-      feeds_units(layer) || (ranks() > 1 && gathers(layer) && !exchanges_partial_sums(layer));
+  settings.gives_floats = gives_floats(layer);
+  const bool is_given_rows = feeds_by_example(layer) && !by_example(layer);
+  settings.reduces_delta = feeds_units(layer) || is_given_rows ||
+                           (ranks() > 1 && gathers(layer) && !exchanges_partial_sums(layer));
   settings.by_example = by_example(layer);
   if (settings.by_example) {
     settings.owned = mine(layer);

@@ -141,8 +141,10 @@ void copy_operands(Program& program, const StepFacts& facts) {
     const int layer = layer_of(program[i]);
     const bool goes_on = i + 1 < program.size() && makes_activations(program[i + 1]) &&
                          layer_of(program[i + 1]) == layer;
-    if (makes_activations(program[i]) && !goes_on && !facts.by_example(layer))
-      copied.push_back(CopyActivations{layer});
+    const bool is_complete = facts.by_example(layer)
+                                 ? std::holds_alternative<GatherRows>(program[i])
+                                 : makes_activations(program[i]) && !goes_on;
+    if (is_complete) copied.push_back(CopyActivations{layer});
   }
   program = std::move(copied);
 }

@@ -6,9 +6,8 @@ namespace norn::step {
 
 void TensorUses::reads_activations(int layer) {
   if (UnitLayer* unit = tensors.units[layer].get())
-    facts.by_example(layer)
-        ? reads(unit->gathered)
-        : reads(unit->activations, unit->bf16_activations, unit->transposed_activations);
+    reads(facts.by_example(layer) ? unit->gathered : unit->activations, unit->bf16_activations,
+          unit->transposed_activations);
 }
 
 void TensorUses::reads_weights(int edge) {

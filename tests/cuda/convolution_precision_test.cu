@@ -4,7 +4,6 @@
 #include "kernels/convolution.h"
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
-#include "kernels/cuda/windows/make_windows.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels of windows, 1000 times on the same input: one hash.
+// The kernels of windows and of layers by example, 1000 times on the same input: one hash.
 #include "tests/cuda/repeats.h"
 
 namespace norn::test {
@@ -76,6 +76,32 @@ TEST_F(RepeatsTest, Pooling) {
     kernels.add_pair_sums(first, second, sums);
     kernels.compare(Similarity::cosine, sums, y);
     kernels.compare_backward(Similarity::cosine, sums, y, first, second, dx, Existing::add);
+  });
+}
+
+TEST_F(RepeatsTest, RunSums) {
+  Kernels& kernels = use(Precision::tf32);
+  const Index units = 70, rows = 9000;
+  const std::vector<Range> runs = {{0, 1}, {1, 3000}, {3000, 4500}, {4500, rows}};
+  const MatrixView<const float> a = constant_matrix(rows, units), b = constant_matrix(rows, units);
+  const MatrixView<float> z = matrix(rows, units), normalised = matrix(rows, units);
+  const MatrixView<float> delta = matrix(rows, units);
+  const MatrixView<double> of_runs = empty_matrix<double>(Index(runs.size()), 2 * units);
+  const VectorView<FixedSum> sums = zeros<FixedSum>(2 * units);
+  const auto vector = [&] { return zeros<float>(units); };
+  const VectorView<float> mean = vector(), variance = vector(), inverse = vector();
+  const VectorView<float> slope = vector(), bias = vector(), values = zeros<float>(2 * units);
+  const VectorView<const float> scale{constant(numbers(units)), units};
+  const VectorView<float> sum = zeros<float>(rows * units);
+  expect_one_hash("sums and normalisation", [&] {
+    kernels.run_sums->sum_columns(a, b, runs, of_runs, sums);
+    kernels.run_sums->to_float(sums, 0.5, values);
+    kernels.run_sums->add_terms(
+        std::vector<VectorView<const float>>{{a.data, a.size()}, {b.data, b.size()}}, sum);
+    kernels.normalization->normalise_rows({scale, scale, mean, variance}, sums, rows, z, normalised,
+                                          inverse);
+    kernels.normalization->normalise_rows_backward(scale, sums, rows, rows / 9, normalised, inverse,
+                                                   delta, slope, bias);
   });
 }
 

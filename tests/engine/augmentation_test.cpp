@@ -40,7 +40,7 @@ class Augmented : public testing::Test {
       image.extent[std::size_t(axis)] = axis < 2 ? upto(11) : upto(3);
     LayerDescriptor hidden = hidden_layer("First", 13, {"In"});
     shape_ = {{image.extent[0], image.extent[1], image.extent[2]}, std::min(2, image.dimensions)};
-    if (computes_by_example() && image.dimensions > 1 && random() % 2) {
+    if (image.dimensions > 1 && random() % 2) {
       hidden.type = LayerType::convolutional;
       hidden.kernel_dimensions = image.dimensions - 1;
       for (int axis = 0; axis < hidden.kernel_dimensions; ++axis)

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Layers of which ranks have examples: the same model as by unit, and the same bits on any number
 // of ranks and threads.
-#include "norn/base/error.h"
-#include "tests/support/device_refusal.h"
+#include "tests/support/device_like_run.h"
 #include "tests/support/recipes.h"
 #include "tests/support/thread_group.h"
 
@@ -27,7 +26,7 @@ Recipe draw(std::uint64_t seed) {
   recipe.network.training.batch = upto(37);
   recipe.examples = 2 * recipe.network.training.batch + upto(recipe.network.training.batch);
   const Index width = upto(40);
-  const std::vector<Index> widths{upto(50), width, upto(40), upto(70), width, upto(60)};
+  const std::vector<Index> widths{upto(50), width, upto(40), upto(70), width, width, upto(60)};
   for (std::size_t i = 0; i < widths.size(); ++i) {
     LayerDescriptor& layer = recipe.network.layers[i];
     layer.extent[0] = widths[i];
@@ -72,9 +71,6 @@ Trained train(const Recipe& recipe, int ranks, int threads) {
 
 class ByExample : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!computes_by_example()) GTEST_SKIP() << "this device has no layers by example";
-  }
   const std::uint64_t seed_ = std::random_device{}();
   const testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
 };
@@ -105,24 +101,29 @@ TEST_F(ByExample, LearnsWhatLayersByUnitLearn) {
     recipe.by_example.clear();
     const Trained by_unit = train(recipe, 1, 1);
     ASSERT_EQ(by_example.state.size(), by_unit.state.size());
+    // Where products round their operands, those of the other layout round to others at times.
+    const double most = tolerance_factor() > 1.0 ? 2e-2 : 1e-3;
     for (std::size_t at = 0; at < by_unit.costs.size(); ++at)
-      EXPECT_NEAR(by_example.costs[at], by_unit.costs[at], 1e-3 * (1 + by_unit.costs[at]));
+      EXPECT_NEAR(by_example.costs[at], by_unit.costs[at], most * (1 + by_unit.costs[at]));
     for (std::size_t at = 0; at < by_unit.state.size(); ++at)
-      ASSERT_NEAR(by_example.state[at], by_unit.state[at], 1e-3 * (1 + std::abs(by_unit.state[at])))
+      ASSERT_NEAR(by_example.state[at], by_unit.state[at],
+                  most * (1 + std::abs(double(by_unit.state[at]))))
           << at;
   }
 }
 
-TEST_F(ByExample, IsRefusedOnADevice) {
-  EXPECT_EQ(refusal_on_a_device(by_example_recipe(Adam{}, 0.003f)),
-            "layer \"First\" is shared out by example (it was asked for), which GPUs cannot "
-            "compute yet; compute this network on CPUs");
-  Recipe towers = recipe_base("towers", Adam{}, 0.003f);
-  towers.network.layers = {input_layer("In", 9), hidden_layer("Left", 5, {"In"}),
-                           hidden_layer("Right", 5, {"In"}),
-                           pooling_layer("Larger", PoolingFunction::maxout, {"Left", "Right"}),
-                           output_layer("Out", 7, {"Larger"})};
-  EXPECT_EQ(refusal_on_a_device(towers), "runs");
+// Sums of deltas stand in slots or in accumulators there, and copies for products beside rows.
+TEST_F(ByExample, HasTheSameBitsInTheWaysOfADevice) {
+  DeviceLikeMemory memory;
+  for (Recipe recipe : {draw(seed_), by_example_recipe(Adam{}, 0.003f), convolution_recipe(),
+                        pooling_recipe(), images_and_clicks_recipe()}) {
+    SCOPED_TRACE(recipe.name);
+    Outcome alone = run_in(host_memory(), recipe, 1);
+    for (int ranks : {1, 2, 3}) EXPECT_TRUE(same_bits(alone, run_in(memory, recipe, ranks)));
+    recipe.blocks = BlockRule{};  // few blocks: slots are enough
+    alone = run_in(host_memory(), recipe, 1);
+    for (int ranks : {1, 3}) EXPECT_TRUE(same_bits(alone, run_in(memory, recipe, ranks)));
+  }
 }
 
 }  // namespace

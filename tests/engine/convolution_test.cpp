@@ -59,6 +59,32 @@ Recipe draw_pooled(std::uint64_t seed) {
   return recipe;
 }
 
+// Images beside clicks, in batches of 100 and a short last one, of drawn windows and settings.
+Recipe draw_with_clicks(std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  const auto upto = [&](Index most) { return Index(1 + random() % std::uint64_t(most)); };
+  Recipe recipe = images_and_clicks_recipe();
+  recipe.network.training.seed = recipe.data_seed = seed;
+  recipe.examples = 100 * upto(3) + upto(99);
+  auto& layers = recipe.network.layers;
+  layers[0].extent = {4 + upto(9), 4 + upto(9), upto(4), 1};
+  layers[2].extent[0] = layers[3].extent[0] = upto(20);
+  layers[3].kernel = {2 * upto(2) - 1, 3, 1};
+  layers[4].kernel = {1 + upto(2), 2, 1};
+  layers[6].extent[0] = upto(20);
+  layers[6].stride = {upto(3), 2, 1};
+  layers[7].extent[0] = upto(99);
+  for (LayerDescriptor& layer : layers) {
+    if (random() % 2) layer.batch_normalization = false;
+    if (random() % 2) layer.dropout = 0.0f;
+  }
+  if (random() % 2) {  // clicks of all items, as numbers
+    recipe.images.clear();
+    recipe.inputs = {.name = "dense", .sparse = false};
+  }
+  return recipe;
+}
+
 void expect_same_bits(const Recipe& recipe) {
   const Outcome alone = run(recipe, kSteps, 1, 1);
   for (const auto& [ranks, threads] :
@@ -82,6 +108,15 @@ TEST(Convolution, AndPoolingHaveTheSameBitsOnAnyNumberOfRanksAndThreads) {
   for (std::uint64_t i = 0; i < 8; ++i) {
     SCOPED_TRACE(testing::Message() << "case " << i);
     expect_same_bits(draw_pooled(seed + i));
+  }
+}
+
+TEST(Convolution, BesideClicksHasTheSameBitsOnAnyNumberOfRanksAndThreads) {
+  const std::uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    SCOPED_TRACE(testing::Message() << "case " << i);
+    expect_same_bits(draw_with_clicks(seed + i));
   }
 }
 

@@ -145,6 +145,24 @@ TEST_F(DevicePlanTest, IsWhatValidationsTake) {
     }
 }
 
+// Windows that are written out are a part of it.
+TEST_F(DevicePlanTest, IsWhatConvolutionsTake) {
+  Recipe recipe = recipe_base("convolution", Adam{}, 0.003f);
+  recipe.inputs = {.name = "dense", .sparse = false};
+  recipe.network.training.batch = 256;
+  recipe.network.training.epochs = 1;
+  recipe.examples = 512;
+  LayerDescriptor image = input_layer("In", 1);
+  image.extent = {64, 64, 3, 1};
+  image.dimensions = 3;
+  recipe.network.layers = {
+      image, convolution("First", 32, 3, 1, {"In"}), convolution("Second", 32, 3, 1, {"First"}),
+      hidden_layer("Full", 64, {"Second"}), output_layer("Out", 1000, {"Full"}, SoftMax{})};
+  recipe.network.layers[1].batch_normalization = true;
+  write_data(recipe, folder_ / "data.nc");
+  for (bool on_gpu : {false, true}) expect_planned_bytes(recipe, folder_ / "data.nc", on_gpu);
+}
+
 TEST_F(DevicePlanTest, RefusesWhatDoesNotFitWithTheNumbers) {
   Recipe recipe = wide_recipe(Adam{}, Activation(Sigmoid{}));
   write_wide_data(recipe, folder_ / "data.nc");
@@ -232,6 +250,17 @@ TEST_F(DevicePlanTest, PredictsTheTimeOfAStep) {
                                      settings_of(recipe, data, context_), context_);
   EXPECT_GT(time.floor_seconds, 1e-6);
   EXPECT_GT(time.seconds, time.floor_seconds);
+  EXPECT_TRUE(std::isfinite(time.seconds));
+}
+
+TEST_F(DevicePlanTest, PredictsTheTimeOfAStepOfConvolutions) {
+  const Recipe recipe = images_and_clicks_recipe();
+  write_data(recipe, folder_ / "data.nc");
+  const DataBinding data(recipe.network, {{folder_ / "data.nc"}, {folder_ / "data.nc"}},
+                         DataBinding::Layers::inputs_and_outputs);
+  const StepTime time = measure_step(make_graph(recipe.network, data.shapes(), "test"),
+                                     settings_of(recipe, data, context_), context_);
+  EXPECT_GT(time.seconds, 0.0);
   EXPECT_TRUE(std::isfinite(time.seconds));
 }
 

@@ -34,8 +34,8 @@ class Workshop {
       : runtime_(make_test_runtime(1)), context_(runtime_->context(communicator)) {
     context_.compute.kernels.block_rule = recipe.blocks;
     network_ = std::make_unique<Network>(make_graph(recipe.network, recipe.shapes(), "test"),
-                                         recipe.shapes(), context_, 37, purpose, nullptr,
-                                         recipe.layers_by_example());
+                                         recipe.shapes(), context_, recipe.network.training.batch,
+                                         purpose, nullptr, recipe.layers_by_example());
   }
   Network& network() { return *network_; }
   void train(const Recipe& recipe) {

@@ -181,9 +181,8 @@ TEST_F(Checkpoints, MayBeStoppedAgainAndAgain) {
 }
 
 TEST_F(Checkpoints, OfOtherLayoutsAreResumedOnAnyNumberOfRanks) {
-  std::vector<Recipe> recipes = {by_source_recipe("resume", Adam{}, 0.003f)};
-  if (computes_by_example()) recipes.push_back(by_example_recipe(Adam{}, 0.003f));
-  for (const Recipe& recipe : recipes) {
+  for (const Recipe& recipe :
+       {by_source_recipe("resume", Adam{}, 0.003f), by_example_recipe(Adam{}, 0.003f)}) {
     SCOPED_TRACE(recipe.name);
     for (const std::string& name : files()) fs::remove(folder_ / name);
     use(recipe);

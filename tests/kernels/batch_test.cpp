@@ -353,6 +353,34 @@ TEST_F(BatchTest, DropoutFollowsTheDocumentedMask) {
       }
 }
 
+// Rows are places there, columns channels.
+TEST_F(BatchTest, DropoutOfPlacesHasTheNumbersOfUnitsInTheOrderOfFiles) {
+  Executor executor(2);
+  const auto kernels = samples::make_batch(executor);
+  const Philox random = stream(RandomPurpose::dropout);
+  for (int i = 0; i < 20; ++i) {
+    const Index places = 2 + below(9), channels = 1 + below(70), examples = 1 + below(5);
+    SCOPED_TRACE(std::to_string(examples) + " x " + std::to_string(places) + " x " +
+                 std::to_string(channels));
+    const Index first_example = 77 + below(3), padding = below(2) * 4;
+    PaddedMatrix<float> y(examples * places, channels, padding), out = y;
+    samples::fill_normal(y.view(), random_);
+    DropoutMask mask = DropoutMask::inverted(0.4f, random, first_example, 0);
+    mask.places = places;
+    kernels->mask(mask, y.view(), out.view());
+    for (Index e = 0; e < examples; ++e)
+      for (Index c = 0; c < channels; ++c)
+        for (Index p = 0; p < places; ++p) {
+          const float chance =
+              random.uniform(std::uint64_t(first_example + e), std::uint64_t(c * places + p));
+          const double expected =
+              chance < 0.4f ? 0.0 : double(y(e * places + p, c)) / (1.0 - double(0.4f));
+          ASSERT_NEAR(out(e * places + p, c), expected, 3e-7 * std::abs(expected));
+        }
+    EXPECT_TRUE(out.padding_is_intact());
+  }
+}
+
 TEST_F(BatchTest, MaskIsAnAffineMapOfWhatIsKept) {
   Executor executor(2);
   const auto kernels = samples::make_batch(executor);

@@ -22,6 +22,7 @@ std::unique_ptr<SelectKernels> make_select(Executor& executor);
 std::unique_ptr<FactoredKernels> make_factored(Executor& executor);
 std::unique_ptr<ConvolutionKernels> make_convolution(Executor& executor);
 std::unique_ptr<PoolingKernels> make_pooling(Executor& executor);
+std::unique_ptr<RunSumKernels> make_run_sums(Executor& executor);
 
 /// Whether sums over a row or column run in the order that the CPU's documents say, so that a test
 /// may ask for equal bits instead of a tolerance.

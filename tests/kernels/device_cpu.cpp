@@ -42,6 +42,9 @@ std::unique_ptr<ConvolutionKernels> make_convolution(Executor& executor) {
 std::unique_ptr<PoolingKernels> make_pooling(Executor& executor) {
   return make_cpu_pooling(executor);
 }
+std::unique_ptr<RunSumKernels> make_run_sums(Executor& executor) {
+  return make_cpu_run_sums(executor);
+}
 bool sums_like_the_cpu() {
   return true;
 }

@@ -128,6 +128,78 @@ TEST_F(Normalization, ColumnsAreIndependentOfEachOther) {
   EXPECT_EQ(norm.variance, norm_of_parts.variance);
 }
 
+// The sums of x and of x * y over the rows.
+std::vector<FixedSum> sums_of(PaddedMatrix<float>& x, PaddedMatrix<float>& y) {
+  std::vector<FixedSum> sums(std::size_t(2 * x.cols()));
+  for (Index c = 0; c < x.cols(); ++c)
+    for (Index r = 0; r < x.rows(); ++r) {
+      sums[std::size_t(c)].add(double(x(r, c)));
+      sums[std::size_t(x.cols() + c)].add(double(x(r, c)) * double(y(r, c)));
+    }
+  return sums;
+}
+
+// Some rows at a time, of one place each.
+TEST_F(Normalization, OfPartsOfABatchIsThatOfTheWhole) {
+  for (Index width : samples::edge_widths()) {
+    const Index rows = 2 + below(300), split = below(rows + 1);
+    SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
+    PaddedMatrix<float> z = random(rows, width), delta = random(rows, width), unit = z;
+    PaddedMatrix<float> z_of_parts = z, delta_of_parts = delta, unit_of_parts = unit;
+    Norm norm = random_norm(width), before = norm;
+    const auto vector = [&] { return std::vector<float>(std::size_t(width), -1.0f); };
+    std::vector<float> inverse = vector(), slope = vector(), bias = vector();
+    const std::vector<FixedSum> moments = sums_of(z, z);
+    kernels_->batch_norm(norm.view(), z.view(), unit.view(), view_of(inverse));
+    const std::vector<FixedSum> products = sums_of(delta, unit);
+    kernels_->batch_norm_backward(view_of(std::as_const(norm.scale)), unit.view(),
+                                  view_of(std::as_const(inverse)), delta.view(), view_of(slope),
+                                  view_of(bias));
+    for (const auto& [first, count] :
+         std::vector<std::pair<Index, Index>>{{0, split}, {split, rows - split}}) {
+      const auto part = [&, first = first, count = count](PaddedMatrix<float>& of) {
+        return of.view().row_range(first, count);
+      };
+      Norm own = before;
+      std::vector<float> own_inverse = vector(), own_slope = vector(), own_bias = vector();
+      kernels_->normalise_rows(own.view(), view_of(moments), rows, part(z_of_parts),
+                               part(unit_of_parts), view_of(own_inverse));
+      kernels_->normalise_rows_backward(view_of(std::as_const(own.scale)), view_of(products), rows,
+                                        rows, part(unit_of_parts),
+                                        view_of(std::as_const(own_inverse)), part(delta_of_parts),
+                                        view_of(own_slope), view_of(own_bias));
+      for (std::size_t c = 0; c < std::size_t(width); ++c) {
+        ASSERT_NEAR(own.mean[c], norm.mean[c], 1e-6);
+        ASSERT_NEAR(own.variance[c], norm.variance[c], 2e-6);
+        ASSERT_NEAR(own_inverse[c], inverse[c], 1e-6 * std::abs(inverse[c]));
+        ASSERT_NEAR(own_slope[c], slope[c], 1e-6 * std::max(1.0f, std::abs(slope[c])));
+        ASSERT_NEAR(own_bias[c], bias[c], 1e-6);
+      }
+    }
+    for (Index r = 0; r < rows; ++r)
+      for (Index c = 0; c < width; ++c) {
+        const double most = std::max(1.0, double(inverse[std::size_t(c)]));
+        ASSERT_NEAR(z_of_parts(r, c), z(r, c), 1e-5 * most);
+        ASSERT_NEAR(delta_of_parts(r, c), delta(r, c), 1e-5 * most);
+      }
+    EXPECT_TRUE(z_of_parts.padding_is_intact() && delta_of_parts.padding_is_intact());
+  }
+}
+
+TEST_F(Normalization, GradientsOfPlacesAreMeansOverExamples) {
+  const Index places = 2 + below(5), examples = 1 + below(9), rows = places * examples;
+  PaddedMatrix<float> delta = random(rows, 9), unit = random(rows, 9);
+  const std::vector<FixedSum> products = sums_of(delta, unit);
+  const std::vector<float> scale(9, 1.0f), inverse(9, 1.0f);
+  std::vector<float> slope(9), bias(9);
+  kernels_->normalise_rows_backward(view_of(scale), view_of(products), rows, examples, unit.view(),
+                                    view_of(inverse), delta.view(), view_of(slope), view_of(bias));
+  for (std::size_t c = 0; c < 9; ++c) {
+    EXPECT_EQ(bias[c], float(products[c].value() / double(examples)));
+    EXPECT_EQ(slope[c], float(products[9 + c].value() / double(examples)));
+  }
+}
+
 TEST_F(Normalization, ABatchOfOneGivesTheBias) {
   Norm norm = random_norm(5);
   PaddedMatrix<float> z = random(1, 5);

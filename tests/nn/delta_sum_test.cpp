@@ -38,6 +38,14 @@ class DeltaSumTest : public testing::Test {
   /// Takes the sum of the partial sums, which come `at_once` at a time.
   std::vector<float> sum(DeltaSum& sum, std::vector<Matrix<float>>& partial_sums, Index at_once) {
     SumFlags flags;
+    add(sum, partial_sums, at_once, flags);
+    Matrix<float> result(kExamples, kUnits);
+    sum.take(compute_, 0, result.view());
+    EXPECT_EQ(flags.out_of_range, 0);
+    return {result.view().data, result.view().data + kExamples * kUnits};
+  }
+  void add(DeltaSum& sum, std::vector<Matrix<float>>& partial_sums, Index at_once,
+           SumFlags& flags) {
     sum.begin(kExamples, &flags);
     for (Index i = 0; i < Index(partial_sums.size());) {
       const Index wanted = std::min(at_once, Index(partial_sums.size()) - i);
@@ -53,10 +61,6 @@ class DeltaSumTest : public testing::Test {
       for (const MatrixView<float>& slot : slots.all()) sum.add(compute_, 0, slot);
       if (slots.count == 0) sum.add(compute_, 0, partial_sums[std::size_t(i++)].view());
     }
-    Matrix<float> result(kExamples, kUnits);
-    sum.take(compute_, 0, result.view());
-    EXPECT_EQ(flags.out_of_range, 0);
-    return {result.view().data, result.view().data + kExamples * kUnits};
   }
 
   std::mt19937 random_{std::random_device{}()};
@@ -84,6 +88,31 @@ TEST_F(DeltaSumTest, HasTheSameBitsHoweverPartialSumsCome) {
           EXPECT_EQ(sum(on_device, partial_sums, at_once), expected) << at_once;
       }
   }
+}
+
+// A rank takes the rows of its own examples, of large terms and of small ones.
+TEST_F(DeltaSumTest, GivesTheRowsOfSomeExamples) {
+  for (Index count : {1, 4, 6})
+    for (const float factor : {1.0f, 1e8f})
+      for (bool is_reduced : {false, true}) {
+        SCOPED_TRACE(testing::Message() << count << ' ' << factor << ' ' << is_reduced);
+        std::vector<Matrix<float>> partial_sums = random_partial_sums(count);
+        for (Matrix<float>& term : partial_sums)
+          for (Index e = 0; e < kExamples * kUnits; ++e) term.view().data[e] *= factor;
+        DeltaSum on_host = sum_in(host_memory(), {kExamples, kUnits, count, false});
+        DeltaSum on_device = sum_in(device_, {kExamples, kUnits, count, is_reduced});
+        // What a step leaves in rows that it did not take must not be in the next one.
+        for (int step = 0; step < 2; ++step) {
+          const std::vector<float> expected = sum(on_host, partial_sums, 1);
+          SumFlags flags;
+          add(on_device, partial_sums, 2, flags);
+          Matrix<float> rows(2, kUnits);
+          on_device.take_rows(compute_, 1 + step, rows.view());
+          EXPECT_EQ(flags.out_of_range, 0);
+          for (Index e = 0; e < 2 * kUnits; ++e)
+            ASSERT_EQ(rows.view().data[e], expected[std::size_t((1 + step) * kUnits + e)]) << e;
+        }
+      }
 }
 
 TEST_F(DeltaSumTest, NeedsNoAccumulatorsForFourPartialSumsOfOneRank) {

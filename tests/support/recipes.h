@@ -136,10 +136,11 @@ inline Recipe by_example_recipe(const UpdateRule& optimizer, float rate) {
                            hidden_layer("Second", 29, {"First", "In"}),
                            hidden_layer("Middle", 77, {"Second", "First"}),
                            hidden_layer("Third", 61, {"Middle", "Second"}, Activation(Gelu{})),
+                           hidden_layer("Side", 61, {"Middle"}),
                            output_layer("Out", 103, {"Third", "First"}, SoftMax{})};
   recipe.network.layers[1].dropout = 0.2f;
   recipe.network.layers[2].batch_normalization = true;
-  recipe.network.layers[4].skips = {"First"};
+  recipe.network.layers[4].skips = {"First", "Side"};
   recipe.network.layers[4].dropout = 0.3f;
   recipe.network.layers[4].batch_normalization = true;
   recipe.by_example = {"First", "Second", "Third"};
@@ -212,6 +213,35 @@ inline Recipe pooling_recipe() {
                            output_layer("Out", 53, {"Full"}, SoftMax{})};
   recipe.network.layers[1].dropout = 0.2f;
   recipe.network.layers[4].batch_normalization = true;
+  return recipe;
+}
+
+/// An image and clicks that rank items together: batches of 100 and a short last one.
+inline Recipe images_and_clicks_recipe() {
+  using enum PoolingFunction;
+  Recipe recipe = recipe_base("images and clicks", Adam{}, 0.003f);
+  recipe.network.training.batch = 100;
+  recipe.examples = 437;
+  recipe.images = "Image";
+  LayerDescriptor image = input_layer("Image", 1);
+  image.extent = {12, 10, 3, 1};
+  image.dimensions = 3;
+  recipe.network.layers = {image,
+                           input_layer("Clicks", 205),
+                           convolution("First", 8, 3, 1, {"Image"}),
+                           convolution("Second", 8, 3, 1, {"First"}),
+                           pooling("Largest", max, 2, 2, {"Second"}),
+                           pooling_layer("Responses", lrn, {"Largest"}),
+                           convolution("Third", 16, 3, 2, {"Responses"}),
+                           hidden_layer("Hidden", 64, {"Third", "Clicks"}),
+                           output_layer("Items", 405, {"Hidden", "Third"}, SoftMax{})};
+  recipe.network.layers[2].batch_normalization = true;
+  recipe.network.layers[3].skips = {"First"};
+  recipe.network.layers[3].dropout = 0.2f;
+  recipe.network.layers[6].batch_normalization = true;
+  recipe.network.layers[7].dropout = 0.2f;
+  recipe.network.denoising = 0.2f;
+  recipe.network.layers[1].sparse = true;
   return recipe;
 }
 
@@ -328,13 +358,13 @@ inline std::vector<Recipe> all_recipes() {
   all.push_back(recipe_with_slopes_in_z());
   all.push_back(recipe_with_decoupled_decay());
   all.push_back(by_source_recipe_with_penalties());
-  if (computes_by_example()) all.push_back(by_example_recipe(Adam{}, 0.003f));
-  if (computes_by_example()) all.push_back(convolution_recipe());
+  all.push_back(by_example_recipe(Adam{}, 0.003f));
+  all.push_back(convolution_recipe());
   all.push_back(factored_recipe(FactoredRule::newton, Adam{}));
-  if (computes_by_example()) all.push_back(pooling_recipe());
-  all.push_back(recipe_with_weights_of_entries());
-  all.push_back(towers_recipe());
-  for (const bool valued : {true, false}) all.push_back(recipe_with_features(valued));
+  all.push_back(pooling_recipe());
+  all.push_back(images_and_clicks_recipe());
+  all.insert(all.end(), {recipe_with_weights_of_entries(), towers_recipe(),
+                         recipe_with_features(true), recipe_with_features(false)});
   return all;
 }
 

@@ -11,9 +11,6 @@ namespace norn::test {
 /// step.
 std::unique_ptr<Runtime> make_test_runtime(int threads, int max_steps_in_flight = 4);
 
-/// Whether it has layers by example.
-bool computes_by_example();
-
 /// How far costs and gradients may be from float64's, as a multiple of what the CPU needs: products
 /// on a GPU round their operands unless the precision is fp32.
 double tolerance_factor();

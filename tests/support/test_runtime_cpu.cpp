@@ -8,10 +8,6 @@ std::unique_ptr<Runtime> make_test_runtime(int threads, int) {
   return std::make_unique<CpuRuntime>(threads);
 }
 
-bool computes_by_example() {
-  return true;
-}
-
 double tolerance_factor() {
   return 1.0;
 }

@@ -29,10 +29,6 @@ std::unique_ptr<Runtime> make_test_runtime(int, int max_steps_in_flight) {
   return std::make_unique<CudaRuntime>(options);
 }
 
-bool computes_by_example() {
-  return false;
-}
-
 double tolerance_factor() {
   switch (test_precision()) {
     case Precision::fp32:

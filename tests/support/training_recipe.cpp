@@ -98,7 +98,7 @@ void write_data(const Recipe& recipe, const std::filesystem::path& path) {
   for (std::size_t i = 0; i < recipe.network.layers.size(); ++i) {
     const LayerDescriptor& layer = recipe.network.layers[i];
     if (layer.dataset.empty()) continue;
-    const DataKind& kind = recipe.kind_of(layer);
+    const DataKind kind = recipe.kind_of(layer);
     batches.push_back(random_batch(kind, recipe.examples, layer.units(), recipe.data_seed + i));
     DatasetInfo info;
     info.name = layer.dataset;

@@ -28,11 +28,13 @@ struct Recipe {
   std::uint64_t data_seed = 5;
   BlockRule blocks = kMediumBlocks;
   std::vector<std::string> by_example;  ///< hidden layers that shall be so
+  std::string images;                   ///< an input layer whose data are dense, if any
 
   /// As StepSettings::by_example.
   std::vector<bool> layers_by_example() const;
   std::vector<DatasetShape> shapes() const;
-  const DataKind& kind_of(const LayerDescriptor& layer) const {
+  DataKind kind_of(const LayerDescriptor& layer) const {
+    if (layer.name == images) return {.name = "dense", .sparse = false};
     return layer.kind == LayerKind::input ? inputs : targets;
   }
 };

@@ -4,7 +4,6 @@
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/queue.h"
 #include "kernels/cuda/families.h"
-#include "kernels/cuda/windows/make_windows.h"
 #include "src/base/text.h"
 
 #include <fmt/format.h>
@@ -102,6 +101,7 @@ Kernels CudaDevice::make_kernels() {
   kernels.factored = cuda::make_factored(stream);
   kernels.convolution = cuda::make_convolution(stream, *kernels.dense);
   kernels.pooling = cuda::make_pooling(stream);
+  kernels.run_sums = cuda::make_run_sums(stream);
   kernels.prefetch_batch = cuda::make_batch(*state_->prefetch.stream);
   kernels.prefetch_sparse = cuda::make_sparse(*state_->prefetch.stream);
   kernels.prefetch_factored = cuda::make_factored(*state_->prefetch.stream);

@@ -158,6 +158,23 @@ struct ValueTerm {
   }
 };
 
+/// The sums of x and of x * y.
+struct ProductTerm {
+  static constexpr int kSums = 2;
+  MatrixView<const float> x;
+  MatrixView<const float> y;
+  template <bool kPacked>
+  __device__ void add(Index r, Index c, Index cols, double (&sum)[4][2]) const {
+    const Pack<float, 4> a = load_four<kPacked>(x.row(r), c, cols);
+    const Pack<float, 4> b = load_four<kPacked>(y.row(r), c, cols);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      sum[i][0] += double(a.value[i]);
+      sum[i][1] += double(a.value[i]) * double(b.value[i]);
+    }
+  }
+};
+
 /// The sum of x in bf16.
 struct Bf16Term {
   static constexpr int kSums = 1;

@@ -20,6 +20,11 @@ __device__ __forceinline__ UnitChances<4> draw_chances(const DropoutMask& mask, 
                                                        Index r) {
   UnitChances<4> chances{};
   if (!mask.drops()) return chances;
+  if (mask.places > 1) {  // whose neighbours stand in other blocks
+#pragma unroll
+    for (int k = 0; k < 4; ++k) chances.value[k] = mask.chance_of_place(r, 4 * block + k);
+    return chances;
+  }
   const Philox::Block drawn =
       mask.random.block(std::uint64_t(block), std::uint64_t(mask.first_row + r));
 #pragma unroll

@@ -52,6 +52,23 @@ struct Statistics {
   }
 };
 
+/// Mean and spread from the sums of z and z^2, one row.
+struct MomentsWork {
+  const FixedSum* sums;
+  Index units;
+  double* mean;
+  Statistics statistics;
+  template <int n, int kStep>
+  __device__ void at(Index, Index c) const {
+    static_assert(n == 1);
+    const double sum = sums[c].value(), of_batch = sum / statistics.rows;
+    const double distance = sums[units + c].value() - of_batch * sum;
+    mean[c] = of_batch;
+    const double spread[1] = {distance > 0.0 ? distance : 0.0};
+    statistics(c, spread);
+  }
+};
+
 struct NormaliseWork {
   MatrixView<const double> mean;
   MatrixView<const float> inverse;
@@ -107,23 +124,6 @@ struct PredictWork {
   }
 };
 
-/// The sums of delta and of delta * normalised.
-struct GradientTerm {
-  static constexpr int kSums = 2;
-  MatrixView<const float> delta;
-  MatrixView<const float> normalised;
-  template <bool kPacked>
-  __device__ void add(Index r, Index c, Index cols, double (&sum)[4][2]) const {
-    const Pack<float, 4> d = load_four<kPacked>(delta.row(r), c, cols);
-    const Pack<float, 4> unit = load_four<kPacked>(normalised.row(r), c, cols);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      sum[i][0] += double(d.value[i]);
-      sum[i][1] += double(d.value[i]) * double(unit.value[i]);
-    }
-  }
-};
-
 struct Gradients {
   double rows;
   float* bias_gradient;
@@ -131,6 +131,19 @@ struct Gradients {
   __device__ void operator()(Index c, const double (&total)[2]) const {
     bias_gradient[c] = float(total[0] / rows);
     scale_gradient[c] = float(total[1] / rows);
+  }
+};
+
+/// The same from sums of all rows, one row.
+struct GradientsWork {
+  const FixedSum* sums;
+  Index units;
+  Gradients gradients;
+  template <int n, int kStep>
+  __device__ void at(Index, Index c) const {
+    static_assert(n == 1);
+    const double total[2] = {sums[c].value(), sums[units + c].value()};
+    gradients(c, total);
   }
 };
 
@@ -225,13 +238,29 @@ class CudaNormalization final : public NormalizationKernels {
                      DistanceTerm{z, mean},
                      Statistics{rows, mean, norm.running_mean.data, norm.running_variance.data,
                                 inverse_deviation.data});
+    normalise(norm, mean, z, normalised, inverse_deviation);
+  }
+
+  void do_normalise_rows(const BatchNormView& norm, VectorView<const FixedSum> moments, Index rows,
+                         MatrixView<float> z, MatrixView<float> normalised,
+                         VectorView<float> inverse_deviation) override {
+    double* mean = mean_.reserve(z.cols);
+    run_elements<1>(stream_, "normalise_rows", {1, z.cols, false},
+                    MomentsWork{moments.data, z.cols, mean,
+                                Statistics{double(rows), mean, norm.running_mean.data,
+                                           norm.running_variance.data, inverse_deviation.data}});
+    normalise(norm, mean, z, normalised, inverse_deviation);
+  }
+
+  void normalise(const BatchNormView& norm, const double* mean, MatrixView<float> z,
+                 MatrixView<float> normalised, VectorView<const float> inverse_deviation) {
     const NormaliseWork work{on_every_row<const double>({mean, z.cols}, z.rows),
-                             on_every_row<const float>(inverse_deviation, z.rows),
+                             on_every_row(inverse_deviation, z.rows),
                              on_every_row(norm.scale, z.rows),
                              on_every_row(norm.bias, z.rows),
                              normalised,
                              z};
-    run_elements<4>(stream_, "batch_norm",
+    run_elements<4>(stream_, "normalise",
                     elements_of<4>(z, work.mean, work.inverse, work.scale, work.bias, normalised),
                     work);
   }
@@ -256,15 +285,39 @@ class CudaNormalization final : public NormalizationKernels {
     const Index rows = delta.rows;
     sum_over_columns(stream_, partial_, "batch_norm_backward", rows, delta.cols,
                      is_packable<4>(delta) && is_packable<4>(normalised),
-                     GradientTerm{delta, normalised},
+                     ProductTerm{delta, normalised},
                      Gradients{double(rows), bias_gradient.data, scale_gradient.data});
+    go_backward(scale, normalised, inverse_deviation, delta, scale_gradient, bias_gradient);
+  }
+
+  void do_normalise_rows_backward(VectorView<const float> scale,
+                                  VectorView<const FixedSum> products, Index rows, Index examples,
+                                  MatrixView<const float> normalised,
+                                  VectorView<const float> inverse_deviation,
+                                  MatrixView<float> delta, VectorView<float> scale_gradient,
+                                  VectorView<float> bias_gradient) override {
+    const auto means_over = [&](Index count) {
+      run_elements<1>(
+          stream_, "normalise_rows_backward", {1, delta.cols, false},
+          GradientsWork{products.data, delta.cols,
+                        Gradients{double(count), bias_gradient.data, scale_gradient.data}});
+    };
+    means_over(rows);
+    go_backward(scale, normalised, inverse_deviation, delta, scale_gradient, bias_gradient);
+    if (rows != examples) means_over(examples);
+  }
+
+  void go_backward(VectorView<const float> scale, MatrixView<const float> normalised,
+                   VectorView<const float> inverse_deviation, MatrixView<float> delta,
+                   VectorView<const float> scale_gradient, VectorView<const float> bias_gradient) {
+    const Index rows = delta.rows;
     const BackwardWork work{on_every_row(scale, rows),
                             on_every_row(inverse_deviation, rows),
-                            on_every_row<const float>(bias_gradient, rows),
-                            on_every_row<const float>(scale_gradient, rows),
+                            on_every_row(bias_gradient, rows),
+                            on_every_row(scale_gradient, rows),
                             normalised,
                             delta};
-    run_elements<4>(stream_, "batch_norm_backward",
+    run_elements<4>(stream_, "normalise_backward",
                     elements_of<4>(delta, work.scale, work.inverse, work.bias_gradient,
                                    work.scale_gradient, normalised),
                     work);

@@ -5,7 +5,7 @@
 // its examples, in their order. Pieces follow from the shapes alone.
 #include "kernels/convolution.h"
 #include "kernels/cuda/elements/elements.cuh"
-#include "kernels/cuda/windows/make_windows.h"
+#include "kernels/cuda/families.h"
 #include "kernels/cuda/windows/windows.cuh"
 
 #include <algorithm>

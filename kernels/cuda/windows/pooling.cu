@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Poolings: a thread has a unit. What a unit gets from windows that overlap it takes itself, in
 // the order of windows, so that nothing is added by several threads.
-#include "kernels/cuda/windows/make_windows.h"
+#include "kernels/cuda/families.h"
 #include "kernels/cuda/windows/pair_sums.h"
 #include "kernels/cuda/windows/unit_order.cuh"
 #include "kernels/cuda/windows/windows.cuh"

@@ -38,19 +38,6 @@ Graph runnable(Graph graph, Pass purpose) {
   return graph;
 }
 
-// Facts of what this device has kernels for.
-const StepFacts& computable(const StepFacts& facts) {
-  if (!facts.on_gpu()) return facts;
-  for (int layer : facts.order()) {
-    if (!facts.is_input(layer) && facts.by_example(layer))
-      throw UsageError(
-          fmt::format("layer \"{}\" is shared out by example ({}), which GPUs cannot compute yet; "
-                      "compute this network on CPUs",
-                      facts.layer(layer).name, facts.layout(layer).reason));
-  }
-  return facts;
-}
-
 }  // namespace
 
 Network::Parts::Parts(Graph the_graph, const std::vector<DatasetShape>& shapes,
@@ -59,7 +46,7 @@ Network::Parts::Parts(Graph the_graph, const std::vector<DatasetShape>& shapes,
     : graph(runnable(std::move(the_graph), purpose)),
       facts(graph,
             step_settings(graph, shapes, context, batch, purpose, blocks, std::move(by_example))),
-      state(computable(facts), context),
+      state(facts, context),
       training(facts.training() ? step::compile_training(facts) : step::Program()),
       to_activations(step::compile_activations(facts)) {
   WorkQueue& queue = *compute().kernels.queue;

@@ -67,9 +67,13 @@ MatrixView<const float> Network::rows_of_all(UnitLayer& layer, Index examples) {
   Buffer<float>& host = parts_->host_values;
   if (host.size() < examples * units) host = Buffer<float>(examples * units);
   const MatrixView<float> all{host.data(), examples, units, units};
-  context().compute.kernels.convolution->to_file_order(
-      channels, layer.examples_of(layer.activations, own.count()),
-      all.row_range(own.begin, own.count()));
+  const Compute& compute = context().compute;
+  Matrix<float> mine(own.count(), units, compute.memory);
+  compute.kernels.convolution->to_file_order(
+      channels, layer.examples_of(layer.activations, own.count()), mine.view());
+  context().collectives->wait_for_all(*compute.kernels.queue);
+  if (!mine.empty())
+    compute.memory.read(mine.view().data, all.row(own.begin), std::size_t(mine.bytes()));
   context().communicator.all_gather_rows(all, parts_->facts.example_shares(examples));
   return all;
 }

@@ -63,7 +63,7 @@ Probe make_probe(const Graph& graph, const PlanSettings& settings) {
           ? 0
           : BlockPartition::make(widest, settings.batch, settings.device.block_rule).block_width();
   for (LayerDescriptor& layer : probe.network.layers) {
-    if (layer.kind == LayerKind::hidden || layer.units() <= most) continue;
+    if (layer.kind == LayerKind::hidden || layer.units() <= most || layer.dimensions > 1) continue;
     Index units = most;
     if (layer.kind == LayerKind::output) {
       units = (most / block + 1) * block;
@@ -151,7 +151,9 @@ class Steps {
         if (info.name == layers[i].dataset) set = &info;
       const bool sparse = !set || set->gives_sparse_batches();
       const Index width = layers[i].units();
-      shapes.push_back({layers[i].dataset, 1, {width, 1, 1}, sparse});
+      const auto& extent = layers[i].extent;
+      shapes.push_back(
+          {layers[i].dataset, layers[i].dimensions, {extent[0], extent[1], extent[2]}, sparse});
       auto& batch = batches_[layers[i].dataset + std::to_string(width)];
       if (batch.examples == 0)
         batch = synthetic_batch(set, sparse, width, settings.batch, std::uint32_t(i));

@@ -2,7 +2,6 @@
 // What layers by example hold, and how a step goes through their own examples.
 #include "src/step/layers/by_example.h"
 
-#include "src/nn/run_sums.h"
 #include "src/step/layers/example_edges.h"
 #include "src/step/layers/own_examples.h"
 #include "src/step/ops/unit_edges.h"
@@ -14,20 +13,18 @@
 namespace norn::step {
 namespace {
 
-// Sums of columns of all ranks, as terms of every run that this rank has.
-template <typename Term>
-void sum_columns(State& state, ExampleRoom& room, const OwnRows& own, Index columns,
-                 const char* stage, const Term& term) {
-  const MatrixView<double> parts = room.run_sums.first_rows(Index(own.runs.size()));
-  state.compute().executor.for_each(parts.rows, [&](Index run, int) {
-    std::fill_n(parts.row(run), columns, 0.0);
-    const Range rows = own.runs[std::size_t(run)];
-    for (Index r = rows.begin * own.places; r < rows.end * own.places; ++r) term(r, parts.row(run));
-  });
-  add_run_sums(parts, {room.sums.data(), columns});
+// Sums over the rows of all ranks: of a and, where there is a b, of a * b.
+VectorView<const FixedSum> sum_columns(State& state, ExampleRoom& room, const OwnRows& own,
+                                       const char* stage, MatrixView<const float> a,
+                                       MatrixView<const float> b = {}) {
+  std::vector<Range> runs;
+  for (const Range& run : own.runs) runs.push_back({run.begin * own.places, run.end * own.places});
+  const VectorView<FixedSum> sums{room.sums.data(), a.cols + b.cols};
+  state.kernels().run_sums->sum_columns(a, b, runs, room.run_sums.view(), sums);
   if (!state.is_alone()) state.stage(stage);
   state.collectives().all_reduce_sum(
-      {reinterpret_cast<std::int64_t*>(room.sums.data()), FixedSum::kWords * std::size_t(columns)});
+      {reinterpret_cast<std::int64_t*>(sums.data), FixedSum::kWords * std::size_t(sums.size)});
+  return sums;
 }
 
 void normalise(State& state, int layer, const OwnRows& own) {
@@ -36,29 +33,24 @@ void normalise(State& state, int layer, const OwnRows& own) {
   if (state.now.pass != Pass::training)
     return unit.normalise_by_running(state.compute(), own.rows());
   ExampleRoom& room = state.room<ExampleRoom>(layer);
-  const Index units = unit.mine().count();
   const MatrixView<float> z = unit.whole(own.rows());
-  sum_columns(state, room, own, 2 * units, kSumStatistics,
-              [&](Index r, double* sums) { add_moments(z.row(r), units, sums); });
+  const VectorView<const FixedSum> moments = sum_columns(state, room, own, kSumStatistics, z, z);
   state.stage("activation");
-  normalise_rows(state.compute().executor, unit.norm_view(), {room.sums.data(), 2 * units},
-                 state.examples() * own.places, z, unit.normalised.first_rows(own.rows()),
-                 unit.inverse_deviation.view());
+  state.kernels().normalization->normalise_rows(
+      unit.norm_view(), moments, state.examples() * own.places, z,
+      unit.normalised.first_rows(own.rows()), unit.inverse_deviation.view());
 }
 
 void normalise_backward(State& state, int layer, const OwnRows& own, MatrixView<float> d) {
   UnitLayer& unit = *state.units[layer];
   ExampleRoom& room = state.room<ExampleRoom>(layer);
-  const Index units = unit.mine().count();
   const MatrixView<const float> normalised = unit.normalised.first_rows(own.rows());
-  sum_columns(state, room, own, 2 * units, kSumStatistics, [&](Index r, double* sums) {
-    add_products(d.row(r), normalised.row(r), units, sums);
-  });
+  const VectorView<const FixedSum> products =
+      sum_columns(state, room, own, kSumStatistics, d, normalised);
   state.stage("hidden delta");
-  normalise_rows_backward(state.compute().executor, unit.norm_scale.value.view(),
-                          {room.sums.data(), 2 * units}, state.examples() * own.places,
-                          state.examples(), normalised, unit.inverse_deviation.view(), d,
-                          unit.gradient.view(), unit.gradient2.view());
+  state.kernels().normalization->normalise_rows_backward(
+      unit.norm_scale.value.view(), products, state.examples() * own.places, state.examples(),
+      normalised, unit.inverse_deviation.view(), d, unit.gradient.view(), unit.gradient2.view());
 }
 
 }  // namespace
@@ -70,7 +62,8 @@ ExampleRoom::ExampleRoom(const StepFacts& facts, int layer) {
   const Index runs = ExamplePartition::runs_of(facts.settings().rank, facts.ranks()).count();
   Index largest = 0;
   for (int edge : facts.matrices(layer)) largest = std::max(largest, weights_of(facts, edge));
-  terms = {"terms of gradients", working, runs, largest, Layout::by_example};
+  // Every term begins where products can write it in whole runs, whichever run's it is.
+  terms = {"terms of gradients", working, runs, round_up_to_eight(largest), Layout::by_example};
   gradient = {"gradient of own weights", working, largest / units * facts.units(layer)};
   run_sums = {"sums over examples", working, runs, 2 * units, Layout::by_example};
   sums = {"sums over examples", working, 2 * units, 1, Layout::whole};
@@ -220,7 +213,7 @@ void update_by_owner(State& state, int edge, MatrixView<const float> gradient) {
 namespace {
 
 // The terms of all runs of all ranks for the own units, in the order of the runs.
-std::vector<MatrixView<const float>> terms_of_owner(State& state, ExampleRoom& room, int layer,
+std::vector<VectorView<const float>> terms_of_owner(State& state, ExampleRoom& room, int layer,
                                                     Index sources, const OwnRows& own) {
   const StepFacts& facts = state.facts;
   const Index elements = sources * facts.channels(layer);
@@ -235,13 +228,14 @@ std::vector<MatrixView<const float>> terms_of_owner(State& state, ExampleRoom& r
   const std::vector<MatrixView<const float>> received =
       state.collectives().exchange_columns(mine, 1, counts, shares);
   const Range part = shares[std::size_t(facts.settings().rank)];
-  std::vector<MatrixView<const float>> all;
+  std::vector<VectorView<const float>> all;
   std::size_t next = 0;
   for (int rank = 0; rank < facts.ranks(); ++rank)
-    for (Index run = 0; run < counts[std::size_t(rank)]; ++run)
-      all.push_back(rank == facts.settings().rank
-                        ? mine[std::size_t(run)].columns(part.begin, part.count())
-                        : received[next++]);
+    for (Index run = 0; run < counts[std::size_t(rank)]; ++run) {
+      const bool is_own = rank == facts.settings().rank;
+      all.push_back({is_own ? mine[std::size_t(run)].data + part.begin : received[next++].data,
+                     part.count()});
+    }
   return all;
 }
 
@@ -271,9 +265,7 @@ void update_weights(State& state, int layer, std::size_t c, const OwnRows& own) 
   const Range owned = state.facts.mine(layer);
   const MatrixView<float> g{room.gradient.data(), owned.count(), sources, sources};
   state.stage("weight update");
-  compute.executor.for_each(g.rows, [&](Index unit_row, int) {
-    add_terms(terms, unit_row * sources, {g.row(unit_row), sources});
-  });
+  compute.kernels.run_sums->add_terms(terms, {g.data, g.size()});
   const int owner = state.facts.owner(state.edge_of(layer, c));
   if (weights.users > 1)
     compute.kernels.pointwise->add(g, state.shared[owner]->sum.view());
@@ -304,15 +296,10 @@ void UpdateByOwners::run(State& state) const {
     update_vector(state, layer, unit.norm_scale, unit.gradient.view());
     update_vector(state, layer, unit.norm_bias, unit.gradient2.view());
   }
-  const Index units = unit.mine().count();
-  const MatrixView<const float> d = unit.delta(own.rows());
-  sum_columns(state, room, own, units, kSumBiases, [&](Index r, double* sums) {
-    for (Index c = 0; c < units; ++c) sums[c] += double(d(r, c));
-  });
+  const VectorView<const FixedSum> sums =
+      sum_columns(state, room, own, kSumBiases, unit.delta(own.rows()));
   state.stage("bias update");
-  const double scale = double(state.gradient_scale());
-  for (Index c = 0; c < units; ++c)
-    unit.gradient.data()[c] = float(room.sums.data()[c].value() * scale);
+  state.kernels().run_sums->to_float(sums, double(state.gradient_scale()), unit.gradient.view());
   update_vector(state, layer, unit.bias, unit.gradient.view());
 }
 

@@ -108,9 +108,13 @@ void SendByExample::tensors(TensorUses& uses) const {
   for (int edge : uses.facts.sources(layer)) {
     if (!sends_delta(uses.facts, edge)) continue;
     const int source = uses.facts.edge(edge).source;
+    // A source may be skipped from, too: then what comes first is written here all the same.
+    const bool begins = std::ranges::any_of(uses.facts.sources(layer), [&](int other) {
+      return uses.facts.edge(other).source == source && uses.facts.sends_first(other);
+    });
     if (!uses.facts.by_example(source))
       uses.adds_to_delta(source);
-    else if (uses.facts.sends_first(edge))
+    else if (begins)
       uses.writes(uses.tensors.units[source]->deltas);
     else
       uses.updates(uses.tensors.units[source]->deltas);

@@ -2,8 +2,6 @@
 // Rows of the own examples, and deltas that go down to their sources.
 #include "src/step/layers/own_examples.h"
 
-#include <algorithm>
-
 namespace norn::step {
 
 OwnRows own_rows(const StepFacts& facts, int layer, Index examples) {
@@ -44,8 +42,13 @@ void send(State& state, int edge, Range own) {
   }
   const Index width = part.cols;
   float* const all = state.workspace[0].dx.view().data;
-  std::fill_n(all, own.begin * width, 0.0f);
-  std::fill_n(all + own.end * width, (state.examples() - own.end) * width, 0.0f);
+  const auto clear = [&](Index first, Index end) {
+    if (end > first)
+      state.compute().memory.fill_zero(all + first * width,
+                                       std::size_t((end - first) * width) * sizeof(float));
+  };
+  clear(0, own.begin);
+  clear(own.end, state.examples());
   state.stage("fixed point");
   to.delta_sum.add(state.compute(), 0, {all, state.examples(), width, width});
 }

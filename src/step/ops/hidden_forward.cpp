@@ -80,7 +80,7 @@ void GatherActivations::run(State& state) const {
 
 void GatherActivations::traffic(const StepFacts& facts, TrafficList& list) const {
   const bool bf16 = facts.device().casts_operands && facts.training() && !facts.is_softmax(layer) &&
-                    !facts.is_compared(layer);
+                    !facts.gives_floats(layer);
   list.gather_columns("gather activations", layer, bf16 ? kBf16 : kFloat);
 }
 
@@ -115,7 +115,7 @@ void CopyActivations::work(const StepFacts& facts, WorkList& list) const {
 
 void CopyActivations::tensors(TensorUses& uses) const {
   UnitLayer& unit = *uses.tensors.units[layer];
-  uses.reads(unit.activations);
+  uses.reads(uses.facts.by_example(layer) ? unit.gathered : unit.activations);
   uses.writes(unit.bf16_activations, unit.transposed_activations);
 }
 

@@ -69,6 +69,40 @@ class StagedNormalization final : public NormalizationKernels {
     scale_to.back();
     bias_to.back();
   }
+  void do_normalise_rows(const BatchNormView& norm, VectorView<const FixedSum> moments, Index rows,
+                         MatrixView<float> z, MatrixView<float> normalised,
+                         VectorView<float> inverse_deviation) override {
+    StagedNorm staged_norm(norm);
+    StagedVector staged_moments(moments);
+    StagedMatrix staged_z(z), staged_normalised(normalised);
+    StagedVector inverse(inverse_deviation);
+    kernels_->normalise_rows(staged_norm.view(), staged_moments.view(), rows, staged_z.view(),
+                             staged_normalised.view(), inverse.view());
+    TestDevice::get().finish();
+    staged_norm.back();
+    staged_z.back();
+    staged_normalised.back();
+    inverse.back();
+  }
+  void do_normalise_rows_backward(VectorView<const float> scale,
+                                  VectorView<const FixedSum> products, Index rows, Index examples,
+                                  MatrixView<const float> normalised,
+                                  VectorView<const float> inverse_deviation,
+                                  MatrixView<float> delta, VectorView<float> scale_gradient,
+                                  VectorView<float> bias_gradient) override {
+    StagedVector staged_scale(scale), inverse(inverse_deviation);
+    StagedVector staged_products(products);
+    StagedMatrix staged_normalised(normalised);
+    StagedMatrix staged_delta(delta);
+    StagedVector scale_to(scale_gradient), bias_to(bias_gradient);
+    kernels_->normalise_rows_backward(staged_scale.view(), staged_products.view(), rows, examples,
+                                      staged_normalised.view(), inverse.view(), staged_delta.view(),
+                                      scale_to.view(), bias_to.view());
+    TestDevice::get().finish();
+    staged_delta.back();
+    scale_to.back();
+    bias_to.back();
+  }
   void do_sparseness_penalty(float p, float beta, MatrixView<const float> y,
                              MatrixView<float> dy) override {
     StagedMatrix staged_y(y);

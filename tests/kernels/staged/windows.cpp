@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The GPU's convolutions and poolings, to be tested with the CPU's test text.
 #include "kernels/convolution.h"
-#include "kernels/cuda/windows/make_windows.h"
 #include "kernels/pooling.h"
 #include "tests/kernels/device.h"
 #include "tests/kernels/staged/staged.h"
