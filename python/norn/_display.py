@@ -19,7 +19,8 @@ def _units(layer: Facts) -> str:
 
 def network_text(name: str, layers: list[Facts], epochs: int | None, history: History) -> str:
     """Up to three lines: layers, the run, how good it is. `epochs`: of training; None: not trained."""
-    lines = [f"{name}: " + " -> ".join(f"{layer['Name']} {_units(layer)}" for layer in layers)]
+    ordered = sorted(layers, key=lambda layer: layer["Kind"] == "Output")  # a layer of features stands behind its output
+    lines = [f"{name}: " + " -> ".join(f"{layer['Name']} {_units(layer)}" for layer in ordered)]
     if epochs is None:
         return lines[0] + ", not trained"
     if history:
