@@ -265,7 +265,8 @@ bool StepFacts::feeds_units(int layer) const {
 bool StepFacts::gives_floats(int layer) const {
   return std::ranges::any_of(graph_.destinations[std::size_t(layer)], [this](int edge) {
     const int destination = this->edge(edge).destination;
-    return is_comparison(this->layer(destination).function) || by_example(destination);
+    return is_comparison(this->layer(destination).function) || by_example(destination) ||
+           this->edge(edge).from_all();
   });
 }
 

@@ -154,7 +154,8 @@ class StepFacts {
   Index comparisons(int edge) const;
   /// Whether an edge without weights leads from it.
   bool feeds_units(int layer) const;
-  /// Whether all of its units are read as floats: by a DotProduct or Cosine, or by example.
+  /// Whether all of its units are read as floats: by a DotProduct or Cosine, by example, or by
+  /// features.
   bool gives_floats(int layer) const;
   /// A factored layer reads it, of which a rank gives columns of one sum.
   bool feeds_factored(int layer) const;
