@@ -64,6 +64,23 @@ def test_a_matrix_and_a_dictionary_are_the_same(shop, tmp_path, caplog):
         np.testing.assert_array_equal(one, two)
 
 
+def test_any_order_of_entries_is_the_same(shop, draw, tmp_path):
+    network = {"Layers": [{"Name": "Input", "Kind": "Input", "N": "auto", "DataSet": "in", "Sparse": True},
+                          {"Name": "Output", "Kind": "Output", "N": "auto", "DataSet": "out", "Sparse": True, "Activation": "SoftMax",
+                           "Features": "groups"}], "ErrorFunction": "CrossEntropy"}
+    more = sp.hstack([shop.features, sp.random(shop.items, 9, density=0.5, random_state=draw, dtype=np.float32)]).tocsr()
+    turned = more.copy()
+    for first, last in zip(more.indptr, more.indptr[1:]):
+        order = first + draw.permutation(last - first)
+        turned.indices[first:last], turned.data[first:last] = more.indices[order], more.data[order]
+    turned.has_sorted_indices = False
+    for name, features in (("one", more), ("two", turned)):
+        trained = norn.train(network, {"in": shop.users, "out": shop.users, "groups": features}, epochs=1, seed=1, device="cpu")
+        trained.save(tmp_path / f"{name}.nc")
+        norn.load(tmp_path / f"{name}.nc").recommend(shop.users, N=3)
+    assert (tmp_path / "one.nc").read_bytes() == (tmp_path / "two.nc").read_bytes()
+
+
 def test_a_model_that_is_loaded_needs_nothing_beside_it(shop, tmp_path):
     trained = recommender(epochs=2).fit(shop.users, item_features=shop.features)
     trained.save(tmp_path / "model.nc")

@@ -56,12 +56,15 @@ std::vector<FeatureRow> read_rows(const ListedSet& set) {
       continue;
     }
     const CsrView csr = batch.csr();
-    for (RowOffset i = csr.row_begin[r]; i < csr.row_begin[r + 1]; ++i) {
-      const float value = csr.value ? csr.value[i] : 1.0f;
-      if (!rows[r].empty() && rows[r].back().first == csr.column[i])
+    FeatureRow entries;
+    for (RowOffset i = csr.row_begin[r]; i < csr.row_begin[r + 1]; ++i)
+      entries.emplace_back(csr.column[i], csr.value ? csr.value[i] : 1.0f);
+    std::ranges::stable_sort(entries, {}, &FeatureRow::value_type::first);
+    for (const auto& [column, value] : entries) {
+      if (!rows[r].empty() && rows[r].back().first == column)
         rows[r].back().second += value;
       else if (value != 0.0f)
-        rows[r].emplace_back(csr.column[i], value);
+        rows[r].emplace_back(column, value);
     }
   }
   return rows;
