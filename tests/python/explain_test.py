@@ -16,7 +16,7 @@ SETTINGS = {"epochs": 2, "batch": 20, "device": DEVICE, "threads": 1}
 def scores_of(model, users):
     """float32 [users, units] of everything."""
     matrix = next(iter(users.values())) if isinstance(users, dict) else users
-    units = model._width(model._layer(""))
+    units = model.network_.layer()["N"]
     ids, scores = model.recommend(users, N=units, filter_already_liked_items=False)
     found = np.empty((matrix.shape[0], units), np.float32)
     np.put_along_axis(found, ids.astype(np.int64), scores, 1)

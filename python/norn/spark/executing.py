@@ -153,7 +153,7 @@ class Prediction:
         recommender = load(path, device=device, threads=threads, precision=self.precision, batch=self.batch)
         layer = recommender.network_.layers("Input")[0]
         labels = recommender.network_.labels(layer["Name"])
-        output = recommender.network_.labels(recommender._layer(self.layer)["Name"]) if self.has_labels else None
+        output = recommender.network_.labels(recommender.network_.layer(self.layer)["Name"]) if self.has_labels else None
         names = None if output is None else pa.array([output[unit] for unit in range(len(output))], pa.string())
         return _Held(recommender, labels if labels is not None and labels.has_words() else None, int(np.prod(layer["N"])), names)
 
