@@ -54,7 +54,9 @@ if TYPE_CHECKING:
 
     Matrix: TypeAlias = SparseMatrix | NDArray[np.generic] | Dataset
     Matrices: TypeAlias = Matrix | Mapping[str, Matrix]  # of networks with several data sets, by their names
-    ItemFeatures: TypeAlias = Matrix | Mapping[Any, Any]  # a row a unit, or by labels
+    FeaturesOfOne: TypeAlias = Iterable[str] | Mapping[str, float]
+    FeaturesByItem: TypeAlias = Mapping[str, FeaturesOfOne] | Mapping[int, FeaturesOfOne]
+    ItemFeatures: TypeAlias = Matrix | FeaturesByItem  # a row a unit, or by labels
     Weights: TypeAlias = ArrayLike | SparseMatrix  # one an example, or one an entry
     Table: TypeAlias = Path | Frame | ArrowStream | Mapping[str, ArrayLike] | SparseMatrix
     Units: TypeAlias = (str | SupportsIndex | Sequence[str] | Sequence[SupportsIndex] | Set[str] | Set[SupportsIndex] | Column

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import argparse
 import pathlib
+from typing import TYPE_CHECKING
 
 from ._options import Command, Option
-from .dataset import Dataset
 from .errors import UsageError
+
+if TYPE_CHECKING:
+    from .dataset import Dataset
 
 COMMAND = Command(
     "gives a model items that it has not seen", "MODEL.nc NEW.nc --item-features FILE [options]",
@@ -22,6 +25,8 @@ COMMAND = Command(
 
 
 def _read(file: str) -> Dataset:
+    from .dataset import Dataset
+
     return Dataset.from_netcdf(file) if pathlib.PurePath(file).suffix == ".nc" else Dataset.from_table(file)
 
 

@@ -27,7 +27,7 @@ from .training import Run, begun, resumed, run
 from .vectors import Vectors, nearest, nearest_units, vectors_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence, Set
+    from collections.abc import Sequence, Set
     from typing import SupportsIndex
 
     from numpy.typing import NDArray
@@ -147,7 +147,7 @@ class Recommender:
         native = _fitting.more_of(self._params, called, network, (user_items, targets, weights), epochs)
         return self._finish((resumed if network.model.has_state() else begun)(network, native, called))
 
-    def add_items(self, item_features: Matrix | Mapping[Any, Any], labels: Iterable[str] | None = None, *,
+    def add_items(self, item_features: ItemFeatures, labels: Iterable[str] | None = None, *,
                   known_features: ItemFeatures | None = None, regularization: float = 3.0, layer: str = "") -> Recommender:
         """Items that the model has not seen, behind those that it has, without training: their weights are what ridge regression says of
         their features, by those of known items. They are recommended like all others, and known of users where those have them.

@@ -139,7 +139,7 @@ def resumed(network: Network, native: dict[str, Any], callbacks: Iterable[Callab
 
 def begun(network: Network, native: dict[str, Any], callbacks: Iterable[Callable[[Environment], object]]) -> Run:
     """Begins with the weights of a model in memory that has no state of a training."""
-    with run_settings(network) as source:
+    with run_settings(network) as source, _without_name(source["config"]):
         return run({name: value for name, value in native.items() if name not in ("same_run", "other_data")} | source, callbacks,
                    network.history)
 

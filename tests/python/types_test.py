@@ -19,6 +19,7 @@ LAZY = ("__init__.py", "interchange/__init__.py", "spark/__init__.py", "tune/__i
 WITH_ANY = {
     "Environment.report": "what the engine says, other things of every kind of report",
     "Network.descriptor": "JSON",
+    "Network.layer": "JSON",
     "Network.layers": "JSON",
     "Evaluation.__init__": "what the engine says; users make none",
     "Error.__init__": "its problems",
