@@ -2,6 +2,7 @@
 """Models that get new items: what their weights are before anything is learnt of them."""
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -161,16 +162,15 @@ def require_new(labels: Iterable[str], known: Any, count: int) -> list[str]:
     if len(new) != count:
         raise UsageError(f"`labels`: {len(new)} labels are given, and {count} items; give one for each")
     if len(set(new)) != len(new):
-        twice = next(label for at, label in enumerate(new) if label in new[:at])
+        twice = Counter(new).most_common(1)[0][0]
         raise UsageError(f"`labels`: \"{twice}\" is there twice; give each item once")
     if known is None:
         raise UsageError("`labels`: the model's items have none, so that they go by number; leave `labels` out")
-    there = [label for label in new if label in known]
+    there = [label for label, number in zip(new, known.find(new), strict=True) if number >= 0]
     if there:
         more = f", and {len(there) - 1} more" if len(there) > 1 else ""
         raise UsageError(f"`labels`: the model has \"{there[0]}\" already{more}; give new items alone")
     return new
-
 
 
 def with_items(network: Network, layer: str, item_features: Any, labels: Iterable[str] | None, known_features: Any,
@@ -186,7 +186,8 @@ def with_items(network: Network, layer: str, item_features: Any, labels: Iterabl
         labels = None if network.labels(layer) is None else items
     else:
         given = _item_features.matrix_of_items(item_features)
-        labels = getattr(item_features, "example_labels", None) if labels is None else labels
+        if labels is None and network.labels(layer) is not None:
+            labels = getattr(item_features, "example_labels", None)
         given = _item_features.in_columns(item_features, given, names, known.shape[1])
     if labels is None and network.labels(layer) is not None:
         raise UsageError("`labels`: the model's items have labels; give those of the new ones")

@@ -95,6 +95,14 @@ def test_a_dictionary_and_a_matrix_give_the_same_bits(shop, tmp_path):
         np.testing.assert_array_equal(array, two.network_.parameters[name])
 
 
+def test_labels_of_a_dataset_are_taken_where_the_model_has_some(shop):
+    new = norn.Dataset(shop.features[shop.known:], example_labels=shop.labels[shop.known:])
+    for users, labels in ((shop.users, []), (labelled(shop), shop.labels)):
+        model = recommender(epochs=1).fit(users)
+        model.add_items(new, known_features=shop.features[:shop.known])
+        assert list(model.labels or ()) == labels and model.network_.layer()["N"] == shop.items
+
+
 def test_baskets_may_have_new_items(shop):
     model = recommender().fit(labelled(shop), item_features=shop.named(range(shop.known)))
     model.add_items(shop.named(range(shop.known, shop.items)))
