@@ -12,4 +12,7 @@ namespace norn {
 /// lanes. Returns the least pivot; where that is not above zero a is no longer of use.
 double invert_symmetric(Executor& executor, MatrixView<double> a);
 
+/// The upper triangle of a [n x n] from the lower one.
+void mirror_lower(Executor& executor, MatrixView<double> a);
+
 }  // namespace norn

@@ -118,12 +118,16 @@ double invert_symmetric(Executor& executor, MatrixView<double> a) {
     for (Index r = from; r < to; ++r)
       for (Index c = 0; c <= r; ++c) a(r, c) = -a(r, c);
   });
+  mirror_lower(executor, a);
+  return least;
+}
+
+void mirror_lower(Executor& executor, MatrixView<double> a) {
   executor.for_ranges(a.rows, kTile, [&](Index from, Index to, int) {
     for (Index c = 0; c < to; c += kTile)
       for (Index r = from; r < to; ++r)
         for (Index q = c; q < std::min(c + kTile, r); ++q) a(q, r) = a(r, q);
   });
-  return least;
 }
 
 }  // namespace norn

@@ -22,7 +22,7 @@ class Ease(Recommender):
     2019): P = (X'X + regularization I)^-1, the weight from item i to item j is -P_ij / P_jj, and scores are X times these weights.
 
     regularization: above 0; None: it follows from the data (docs/user/recipes.md).
-    device: that it recommends on: "auto", "cpu", "cuda", "cuda:1"; the weights are computed on the CPU.
+    device: "auto", "cpu", "cuda", "cuda:1"; on a GPU the Gram matrix is inverted there where it takes at most half of its memory.
     threads: of the CPU; 0: one a core.
     precision: of products on a GPU: "fp32", "tf32", "bf16".
     """

@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "src/base/text.h"
+#include "src/engine/train/device_inverse.h"
 #include "src/engine/train/ease.h"
 #include "src/engine/train/validating.h"
 #include "src/nn/shapes.h"
@@ -126,16 +127,18 @@ void compute_closed_form(const TrainOptions& options, const PreparedRun& run, co
   std::optional<Executor> lanes;
   if (!in_main_memory(*run.context)) lanes.emplace(options.device.threads);
   Executor& executor = lanes ? *lanes : run.context->compute.executor;
-  log.info(fmt::format(
-      "{} weights, lambda {:g}, {} of Gram matrix, computed on the CPU, {}",
-      with_thousands(matrix_of(network.graph(), 0).size()), network.descriptor().training.lambda,
-      human_bytes(double(ease_memory(network.descriptor().layers.front().units(), 0).gram_bytes)),
-      counted(executor.lanes(), "thread")));
+  const Compute& compute = run.context->compute;
+  const Index items = network.descriptor().layers.front().units();
+  log.info(fmt::format("{} weights, lambda {:g}, {} of Gram matrix, inverted on the {}, {}",
+                       with_thousands(matrix_of(network.graph(), 0).size()),
+                       network.descriptor().training.lambda,
+                       human_bytes(double(ease_memory(items, 0).gram_bytes)),
+                       inverts_on_device(compute.memory, items) ? "GPU" : "CPU",
+                       counted(executor.lanes(), "thread")));
   Matrix<double> inverse;
   rank_0_alone(network.context().communicator, [&] {
-    const EaseData data(run.data->set_of(0), run.data->set_of(1),
-                        network.descriptor().layers.front().units());
-    inverse = ease_inverse(data, network.descriptor().training.lambda, executor);
+    const EaseData data(run.data->set_of(0), run.data->set_of(1), items);
+    inverse = ease_inverse(data, network.descriptor().training.lambda, executor, compute);
   });
   set_ease_weights(inverse, {}, executor, network, 0);
 }
@@ -179,7 +182,8 @@ Executor& EaseBeside::executor(Network& network) {
 
 std::unique_ptr<Network> EaseBeside::join(Network& trained) {
   rank_0_alone(trained.context().communicator, [&] {
-    if (inverse_.rows() == 0) inverse_ = ease_inverse(*data_, lambda_, executor(trained));
+    if (inverse_.rows() == 0)
+      inverse_ = ease_inverse(*data_, lambda_, executor(trained), trained.context().compute);
   });
   return with_ease_beside(trained, shapes_, where_);
 }

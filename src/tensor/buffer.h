@@ -41,6 +41,8 @@ class Memory {
   /// Bytes that nobody uses now. 0 of main memory: what a process may take of it is not its own to
   /// know.
   virtual std::int64_t free_bytes() const { return 0; }
+  /// Bytes that a device has, whoever uses them. 0 of main memory.
+  virtual std::int64_t total_bytes() const { return 0; }
   /// Bytes handed out and not yet released, and the most there ever were.
   std::int64_t allocated_bytes() const { return allocated_.load(std::memory_order_relaxed); }
   std::int64_t peak_bytes() const { return peak_.load(std::memory_order_relaxed); }

@@ -2,12 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """How well items are recommended that nobody has yet, by their features: Debian packages, whose features are what the package index
 says of them. Of each seed a tenth of the items is held back; ranked are these alone, for users who have one of them.
+LightFM's setting (components, rate, whether known items have a feature of their own; epochs) is searched for on the first seed.
 
   tests/bench/cold_items.py ../shared/data/debian_packages                      with `apt-cache dumpavail`
   tests/bench/cold_items.py FOLDER --index FILE --seeds 1,2,3 --out table.md
 
 FOLDER has train.txt and test.txt, which are taken together. Needs norn, and for its row LightFM (pip install lightfm)."""
 import argparse
+import ast
+import itertools
 import pathlib
 import re
 import statistics
@@ -21,6 +24,8 @@ import scipy.sparse as sp
 import norn
 
 K = 20
+LIGHTFM = tuple(itertools.product((64, 128), (0.02, 0.05), (True, False)))  # components, rate, known items have a feature of their own
+LIGHTFM_EPOCHS = (5, 10, 20, 40, 80)
 
 
 def packages(index):
@@ -111,19 +116,39 @@ def by_likeness(split):
     return metrics(np.argsort(-scores, axis=1, kind="stable")[:, :K], split.wanted)
 
 
-def by_lightfm(split, seed, args):
+def fit_lightfm(split, seed, setting, epochs, args):
+    """Metrics at each of `epochs`. Items held back are unknown to the training: neither its samples of what nobody has, nor a feature
+    of their own."""
     from lightfm import LightFM
-    both = sp.hstack([split.features, sp.identity(split.features.shape[0], dtype=np.float32)]).tocsr()
-    both = (sp.diags(1.0 / np.asarray(both.sum(axis=1)).ravel()) @ both).tocsr().astype(np.float32)
-    model = LightFM(no_components=64, loss="warp", learning_rate=0.05, random_state=seed)
-    wide = sp.hstack([split.train.matrix, sp.csr_matrix((len(split.train), len(split.new)), dtype=np.float32)]).tocoo()
-    model.fit(wide, item_features=both, epochs=args.lightfm_epochs, num_threads=args.threads)
-    bias, items = model.get_item_representations(both)
-    _, users = model.get_user_representations()
+    components, rate, own = setting
+    known = len(split.known)
+    own_features = sp.eye(len(split.known) + len(split.new), known if own else 0, dtype=np.float32)
+    features = sp.hstack([split.features, own_features]).tocsr()
+    lengths = np.maximum(np.asarray(features.sum(axis=1)).ravel(), 1e-9)
+    features = (sp.diags(1.0 / lengths) @ features).tocsr().astype(np.float32)
+    model = LightFM(no_components=components, loss="warp", learning_rate=rate, random_state=seed)
     row = {label: at for at, label in enumerate(split.train.example_labels)}
-    asked = users[[row[label] for label in split.test.example_labels]]
-    first = len(split.known)
-    return metrics(np.argsort(-(asked @ items[first:].T + bias[first:]), axis=1, kind="stable")[:, :K], split.wanted)
+    asked = [row[label] for label in split.test.example_labels]
+    found, done = {}, 0
+    for until in epochs:
+        model.fit_partial(split.train.matrix.tocoo(), item_features=features[:known], epochs=until - done, num_threads=args.threads)
+        done = until
+        bias, items = model.get_item_representations(features[known:])
+        scores = model.get_user_representations()[1][asked] @ items.T + bias
+        found[until] = metrics(np.argsort(-scores, axis=1, kind="stable")[:, :K], split.wanted)
+    return found
+
+
+def search_lightfm(split, seed, args):
+    """(setting, epochs) of the best NDCG on items held back of those that are known, and says what each had."""
+    inner = Split(split.train, split.of_known, {label: at for at, label in enumerate(split.known)}, seed)
+    best = None
+    for setting in LIGHTFM:
+        for epochs, value in fit_lightfm(inner, seed, setting, LIGHTFM_EPOCHS, args).items():
+            print(f"LightFM {setting}, {epochs} epochs, held back of the known: {value[0]:.4f} / {value[1]:.4f}", flush=True)
+            if best is None or value[1] > best[0]:
+                best = value[1], setting, epochs
+    return best[1:]
 
 
 def options():
@@ -133,7 +158,7 @@ def options():
     parser.add_argument("--seeds", default="1,2,3")
     parser.add_argument("--recipes", default="sigmoid,softmax")
     parser.add_argument("--epochs", type=int, default=0, help="of Norn's recipes, in place of their own")
-    parser.add_argument("--lightfm-epochs", type=int, default=40)
+    parser.add_argument("--lightfm", help="its setting, as ((64, 0.05, True), 40); without it the first seed's search says it")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--out", type=pathlib.Path, help="a file for the table, too")
     return parser.parse_args()
@@ -146,6 +171,7 @@ def main():
     data, table, number = data_of(read_users(args.folder), packages(index))
     print(f"{data!r}\n{table.shape[1]} features, {table.nnz / table.shape[0]:.1f} an item", flush=True)
     found = {}
+    lightfm = tuple(ast.literal_eval(args.lightfm)) if args.lightfm else None
 
     def add(name, value):
         found.setdefault(name, []).append(value)
@@ -157,7 +183,10 @@ def main():
             add(f"{recipe}, features given to `add_items`", by_norn(split, seed, recipe, False, args)[0])
             add(f"{recipe}, trained with features", by_norn(split, seed, recipe, True, args)[0])
         try:
-            add(f"LightFM, {args.lightfm_epochs} epochs", by_lightfm(split, seed, args))
+            if lightfm is None:
+                lightfm = search_lightfm(split, seed, args)
+            setting, epochs = lightfm
+            add(f"LightFM, {setting}, {epochs} epochs", fit_lightfm(split, seed, setting, (epochs,), args)[epochs])
         except ImportError:
             print("LightFM: left out, it is not installed", flush=True)
     lines = ["| | Recall@20 | NDCG@20 |", "|---|---|---|"]

@@ -159,6 +159,13 @@ std::int64_t DeviceMemory::free_bytes() const {
   return std::int64_t(free);
 }
 
+std::int64_t DeviceMemory::total_bytes() const {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  check(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+  return std::int64_t(total);
+}
+
 void DeviceMemory::fill_zero(void* data, std::size_t bytes) {
   check(cudaMemsetAsync(data, 0, bytes, stream_), "cudaMemsetAsync");
 }

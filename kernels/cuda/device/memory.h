@@ -30,6 +30,7 @@ class DeviceMemory final : public Memory {
   bool is_host() const override { return false; }
   /// Of the whole GPU; what the pool keeps is free.
   std::int64_t free_bytes() const override;
+  std::int64_t total_bytes() const override;
   void write(void* to, const void* host, std::size_t bytes) override;
   void read(const void* from, void* host, std::size_t bytes) const override;
   void copy(void* to, const void* from, std::size_t bytes) override;

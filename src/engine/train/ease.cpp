@@ -5,6 +5,7 @@
 #include "kernels/symmetric_inverse.h"
 #include "norn/base/error.h"
 #include "src/engine/model/model_parts.h"
+#include "src/engine/train/device_inverse.h"
 
 #include <algorithm>
 #include <cmath>
@@ -173,11 +174,15 @@ void EaseData::gram(Executor& executor, double lambda, MatrixView<double> gram) 
   });
 }
 
-Matrix<double> ease_inverse(const EaseData& data, double lambda, Executor& executor) {
+Matrix<double> ease_inverse(const EaseData& data, double lambda, Executor& lanes,
+                            const Compute& compute) {
   Matrix<double> matrix(data.items(), data.items());
   const MatrixView<double> p = matrix.view();
-  data.gram(executor, lambda, p);
-  if (!(invert_symmetric(executor, p) > 0.0))
+  data.gram(lanes, lambda, p);
+  const double least = inverts_on_device(compute.memory, p.rows)
+                           ? invert_on_device(lanes, compute, p)
+                           : invert_symmetric(lanes, p);
+  if (!(least > 0.0))
     throw UsageError(fmt::format(
         "`lambda` {:g} is too small for these data: their Gram matrix has no inverse in float64; "
         "give a larger one, or leave it out, and it follows from the data",

@@ -45,8 +45,11 @@ class EaseData {
   std::vector<float> value_, by_item_;  // empty where all are 1
 };
 
-/// P [items x items]. Throws UsageError where lambda is too small for the inverse in float64.
-Matrix<double> ease_inverse(const EaseData& data, double lambda, Executor& executor);
+/// P [items x items], on the device where that inverts matrices of this size, else in main memory,
+/// on `lanes`, which make the Gram matrix, too. Throws UsageError where lambda is too small for the
+/// inverse in float64.
+Matrix<double> ease_inverse(const EaseData& data, double lambda, Executor& lanes,
+                            const Compute& compute);
 
 /// The weights of an edge between as many units, from P, which rank 0 has; the rows are multiplied
 /// by `factors` [items], or by 1 where there are none. All ranks call it together.

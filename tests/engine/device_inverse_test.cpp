@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inverse of symmetric matrices by a device's products: against the identity and the one of
+// main memory, of sizes around the blocks, and what has no inverse.
+#include "src/engine/train/device_inverse.h"
+
+#include "kernels/symmetric_inverse.h"
+#include "tests/kernels/samples.h"
+#include "tests/support/test_runtime.h"
+
+#include <cmath>
+#include <cstring>
+#include <vector>
+
+namespace norn {
+namespace {
+
+class DeviceInverse : public samples::RandomTest {
+ protected:
+  // X'X + I of a random X, [n x n] with a gap between rows. The upper triangle is not a number.
+  std::vector<double> draw(Index n, Index stride) {
+    const Index rows = 1 + below(20);
+    std::vector<double> x(std::size_t(rows * n)), a(std::size_t(n * stride), NAN);
+    for (double& value : x) value = double(below(2001)) / 1000.0 - 1.0;
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j <= i; ++j) {
+        double sum = i == j ? 1.0 : 0.0;
+        for (Index r = 0; r < rows; ++r)
+          sum += x[std::size_t(r * n + i)] * x[std::size_t(r * n + j)];
+        a[std::size_t(i * stride + j)] = sum;
+      }
+    return a;
+  }
+
+  double invert(std::vector<double>& a, Index n, Index stride) {
+    return invert_on_device(lanes_, context_.compute, {a.data(), n, n, stride});
+  }
+
+  Executor lanes_{2};
+  std::unique_ptr<Runtime> runtime_ = test::make_test_runtime(2);
+  const std::unique_ptr<Communicator> one_ = make_single_process();
+  const Context context_ = runtime_->context(*one_);
+};
+
+TEST_F(DeviceInverse, IsTheInverse) {
+  for (const Index n : {Index(1), 1 + below(100), Index(511), Index(512), 513 + below(600)}) {
+    SCOPED_TRACE(n);
+    const Index stride = n + below(4);
+    const std::vector<double> a = draw(n, stride);
+    std::vector<double> inverse = a, reference = a;
+    const double least = invert(inverse, n, stride);
+    EXPECT_GT(least, 0.5);
+    EXPECT_GT(invert_symmetric(lanes_, {reference.data(), n, n, stride}), 0.5);
+    double worst = 0.0, difference = 0.0;
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j < n; j += 1 + n / 40) {
+        double sum = i == j ? -1.0 : 0.0;
+        for (Index k = 0; k < n; ++k)
+          sum += a[std::size_t(std::max(i, k) * stride + std::min(i, k))] *
+                 inverse[std::size_t(k * stride + j)];
+        worst = std::max(worst, std::abs(sum));
+        const auto at = std::size_t(i * stride + j);
+        difference = std::max(difference, std::abs(inverse[at] - reference[at]));
+        EXPECT_EQ(inverse[at], inverse[std::size_t(j * stride + i)]);
+      }
+    EXPECT_LT(worst, 1e-10);
+    EXPECT_LT(difference, 1e-10);
+    std::vector<double> again = a;
+    invert(again, n, stride);
+    for (Index i = 0; i < n; ++i)
+      EXPECT_EQ(std::memcmp(&again[std::size_t(i * stride)], &inverse[std::size_t(i * stride)],
+                            std::size_t(n) * sizeof(double)),
+                0);
+  }
+}
+
+TEST_F(DeviceInverse, SaysWhatIsNotPositiveDefinite) {
+  const Index n = 1 + below(1200);
+  std::vector<double> a = draw(n, n);
+  const Index bad = below(n);
+  a[std::size_t(bad * n + bad)] = -1.0;
+  EXPECT_FALSE(invert(a, n, n) > 0.0);
+}
+
+TEST_F(DeviceInverse, IsOfDevicesWithEnoughMemory) {
+  Memory& memory = context_.compute.memory;
+  EXPECT_FALSE(inverts_on_device(host_memory(), 10));
+  EXPECT_EQ(inverts_on_device(memory, 10), !memory.is_host());
+  EXPECT_FALSE(inverts_on_device(memory, Index(1) << 22));
+}
+
+}  // namespace
+}  // namespace norn
