@@ -49,4 +49,7 @@ struct CandidateCost {
 };
 CandidateCost cost_of(const Candidate& candidate, const SearchFacts& facts);
 
+/// Multiplications with additions of one computation of EASE.
+double work_of_ease(const SearchFacts& facts);
+
 }  // namespace norn::run

@@ -199,6 +199,13 @@ bool has_room_for_ease(const SearchFacts& facts, double budget) {
   return most_ease(facts, budget) >= kLeastEase;
 }
 
+Index most_times_of_ease(const SearchFacts& facts, double budget) {
+  const Index alone = most_ease(facts, budget);
+  if (!facts.has_ease || alone < kLeastEase) return 0;
+  const Index networks = std::max<Index>(1, Index((1.0 + kOver) * budget) - 1);  // one is the last
+  return std::min(alone, kMostEase) + (facts.has_sums ? networks + 1 : 0);
+}
+
 bool is_clearly_better(double value, double than) {
   return value > (1.0 + kClear) * than;
 }
