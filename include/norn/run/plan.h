@@ -23,7 +23,7 @@ struct EasePlan {
   std::int64_t bytes = 0;
   std::int64_t available_bytes = 0;
   double seconds = 0.0;  ///< each time
-  Index times = 0;       ///< at most, about; 0: the budget has no room for it
+  Index times = 0;       ///< about; 0: the budget has no room for it
   bool fits() const { return bytes <= available_bytes; }
   double most_seconds() const { return fits() ? double(times) * seconds : 0.0; }
 };

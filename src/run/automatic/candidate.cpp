@@ -43,7 +43,8 @@ Work work_of(const Candidate& candidate, const SearchFacts& facts) {
   const double inverse = work_of_ease(facts);
   if (!candidate.is_network()) return {inverse, entries * items};
   NetworkDescriptor network = network_of(candidate, facts);
-  const double forward = double(hidden_of(network)->units()) * (row + items) * examples;
+  const double forward =
+      double(hidden_of(network)->units()) * (row + items + double(facts.features)) * examples;
   const double sums = facts.has_sums ? inverse + kSums * (forward + entries * items) : 0.0;
   return {kPasses * double(network.training.epochs) * forward, kEvaluations * forward + sums};
 }

@@ -33,6 +33,7 @@ struct SearchFacts {
   RecipeWishes wishes;  ///< what is given; it is not searched
   bool rate_is_given = false;
   bool length_is_given = false;
+  Index features = 0;     ///< of units, which every network learns of, too
   bool has_ease = false;  ///< the data are such as EASE is for
   bool has_sums = false;  ///< and EASE is tried beside every network, too
 };

@@ -62,6 +62,7 @@ std::optional<EasePlan> plan_ease(const TrainOptions& options, const DataSources
   Communicator& communicator = run.context->communicator;
   const auto& layers = run.graph.network.layers;
   const auto output = std::ranges::find(layers, LayerKind::output, &LayerDescriptor::kind);
+  facts.features = output->feature_table ? output->feature_table->features : 0;
   Dataset& input = run.data->set_of(0);
   Dataset& target = run.data->set_of(int(output - layers.begin()));
   facts.has_ease = settings_allow_ease(options, sources, facts) &&
@@ -73,7 +74,7 @@ std::optional<EasePlan> plan_ease(const TrainOptions& options, const DataSources
   if (communicator.rank() != 0) return plan;
   plan.bytes = ease_bytes(input, facts.data.width, run);
   plan.available_bytes = available_memory_bytes(run.context->compute.executor.lanes());
-  plan.times = most_times_of_ease(facts, budget);
+  plan.times = times_of_ease(facts, budget);
   if (fits && plan.times > 0) plan.seconds = seconds_of_ease(options, run, facts);
   return plan;
 }

@@ -18,9 +18,9 @@ bool rank_0_finds(Communicator& communicator, const std::function<bool()>& of_da
 NetworkDescriptor described(const Candidate& candidate, const SearchFacts& facts,
                             const DataSources& sources);
 
-/// Finds out `has_ease` and `has_sums` of facts whose `data` are known. Reads all examples of a run
-/// whose memory is planned. None: EASE is not for these data or settings. All ranks call it
-/// together.
+/// Finds out `features`, `has_ease` and `has_sums` of facts whose `data` are known. Reads all
+/// examples of a run whose memory is planned. None: EASE is not for these data or settings. All
+/// ranks call it together.
 std::optional<EasePlan> plan_ease(const TrainOptions& options, const DataSources& sources,
                                   const PreparedRun& run, double budget, SearchFacts& facts);
 

@@ -6,6 +6,7 @@
 #include "src/base/atomic_file.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
+#include "src/data/contents_checksum.h"
 #include "src/engine/data/data_names.h"
 #include "src/engine/train/ease.h"
 #include "src/engine/train/validating.h"
@@ -120,6 +121,9 @@ class Search {
     rank_0_alone(communicator_, [&] {
       for (const TrainedSet& set : trained_sets(data)) sets.push(set.name).push(set.checksum);
     });
+    for (const LayerDescriptor& layer : network.layers)
+      if (layer.feature_table)
+        sets.push(layer.features).push(checksum_text(layer.feature_table->checksum()));
     const std::string line = text_of_rank_0(communicator_, origin.set("sets", sets).line());
     journal_.origin = parse_json(line, "origin");
   }
