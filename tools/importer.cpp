@@ -204,6 +204,9 @@ std::string report_text(const ImportReport& report, bool pair, double seconds) {
   if (pair) {
     say("width: {} inputs, {} targets", with_thousands(report.input_width),
         with_thousands(report.target_width));
+    if (report.known_width > 0)
+      say("items of the training part: {}, numbered before the others",
+          with_thousands(report.known_width));
     say("examples: {} kept; {} only in the input, {} only in the target",
         with_thousands(report.joined), with_thousands(report.only_input),
         with_thousands(report.only_target));

@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import tempfile
+import threading
 import types
 import weakref
 from collections.abc import Callable, Generator, Mapping
@@ -60,27 +61,48 @@ def recipe_for(params: Mapping[str, Any], native: Mapping[str, Any]) -> str:
     return recipe_of(params) if is_said and (params["recipe"] is not None or "budget" not in native) else AUTO
 
 
-@contextlib.contextmanager
-def search_told(params: Mapping[str, Any]) -> Generator[None, None, None]:
-    """Seconds of a search that nobody asked for by name are told as warnings are, before it begins."""
-    log = logging.getLogger("norn")
-    shown, level = log.getEffectiveLevel(), log.level
+class _Aloud(logging.Filter):
+    """Tells what a search costs as a warning, and nothing that the log would not have told. Several threads may want it at once."""
 
-    def aloud(record: logging.LogRecord) -> bool:
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock, self.users, self.shown, self.level = threading.Lock(), 0, 0, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno == logging.INFO and record.getMessage().startswith("recipe auto: "):
             record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
-        return record.levelno >= shown
+        return record.levelno >= self.shown
 
-    if params["recipe"] is not None or shown > logging.WARNING:  # which is for those who want no such lines
+    def begin(self) -> None:
+        with self.lock:
+            self.users += 1
+            if self.users == 1:
+                self.shown, self.level = _log.getEffectiveLevel(), _log.level
+                _log.addFilter(self)
+                _log.setLevel(min(self.shown, logging.INFO))
+
+    def end(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                _log.setLevel(self.level)
+                _log.removeFilter(self)
+
+
+_aloud = _Aloud()
+
+
+@contextlib.contextmanager
+def search_told(params: Mapping[str, Any], native: Mapping[str, Any]) -> Generator[None, None, None]:
+    """Seconds of a search that nobody asked for by name are told as warnings are, before it begins."""
+    if params["recipe"] is not None or native.get("recipe") != AUTO or not _log.isEnabledFor(logging.WARNING):
         yield
         return
-    log.addFilter(aloud)
-    log.setLevel(min(shown, logging.INFO))
+    _aloud.begin()
     try:
         yield
     finally:
-        log.setLevel(level)
-        log.removeFilter(aloud)
+        _aloud.end()
 
 
 def made_by(params: Mapping[str, Any], native: Mapping[str, Any]) -> dict[str, object]:

@@ -116,7 +116,7 @@ class Recommender:
             return self._resume(native, called)
         self._unfinished, folder = None, _fitting.folder_for(native)
         native |= _fitting.model_in(folder)
-        with run_settings(network) if network else contextlib.nullcontext({}) as source, _fitting.search_told(self._params):
+        with run_settings(network) if network else contextlib.nullcontext({}) as source, _fitting.search_told(self._params, native):
             return self._finish(run(native | source, called, beside=_fitting.made_by(self._params, native)), folder)
 
     def _resume(self, native: dict[str, Any], called: list[Callable[[Environment], Any]]) -> Recommender:

@@ -296,6 +296,7 @@ class PairImporter {
   void write() {
     report_.input_width = features_.width();
     report_.target_width = (separate_ ? target_features_ : features_).width();
+    report_.known_width = known_;
     IndexFiles indexes(options_.rules);
     if (features_.changed()) indexes.add_features(features_path(), features_);
     if (separate_ && target_features_.changed()) {

@@ -265,7 +265,7 @@ class Automatic(ProgramTest):
         self.settings[3] = self.random.choice((6, 40))
         width, rows = self.random.randint(30, 90), random_rows(self.random, 300, 30, groups=3)
         self.write_rows("own.nc", width, rows)
-        ease = re.search(r"\n  EASE is tried, too: (\d[\d.]* \w+) of main memory beside a network's, about \S+ \w+ each time, about "
+        ease = re.search(r"\n  EASE is tried, too: (\d[\d.]* \w+) of main memory beside a network's, [\w ]+ [\d.]+ \w+ each time, about "
                          r"(\d+) times\n", self.planned(*self.random.choice([(), ("--threads", 1)])))
         number, unit = ease[1].split()
         # Gram matrix and the panel of its inverse, the weights, the entries by users and by items.

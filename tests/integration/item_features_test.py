@@ -176,7 +176,8 @@ class Searched(ItemFeatures):
     def test_ease_that_is_chosen_has_none_and_says_so(self):
         self.settings = ["--epochs", 1, "--budget", 5000, "--rate", 1e-7, "--seed", 1]
         said = self.search("model.nc").stderr
-        told = ("EASE, which is chosen, has no features of items: new items need --known-features, or choose --recipe sigmoid or softmax")
+        told = ("EASE, which is chosen, has no features of items: adding new ones needs --known-features, or choose --recipe sigmoid or "
+                "softmax")
         self.assertEqual(told in said, self.network()["Training"].get("Method") == "Ease", said)
         self.succeed("predictor", "-n", "model.nc", "--data", "train.nc", "-k", "3", "-s", "recommended.txt")
 

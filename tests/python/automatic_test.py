@@ -4,6 +4,7 @@ import json
 import logging
 import pickle
 import signal
+import threading
 
 import numpy as np
 import pytest
@@ -146,6 +147,13 @@ def test_nothing_is_told_to_those_who_want_no_warnings_and_the_log_is_as_it_was(
         assert not caplog.records
     with pytest.raises(norn.DataError):
         norn.Recommender(device="cpu", seed=1).fit(sp.csr_matrix((3, 4), dtype=np.float32))
+    small = planted(draw, users=40, items=20)
+    threads = [threading.Thread(target=lambda: norn.Recommender(device="cpu", threads=1, budget=2).fit(small))
+               for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     assert (log.level, list(log.filters)) == before
 
 

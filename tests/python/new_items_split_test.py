@@ -65,6 +65,7 @@ def test_who_has_none_of_the_items_of_training_is_left_out_and_told(programs, tm
     (tmp_path / "shop.txt").write_text("all\ta:b:c:d\n" + "".join(f"{item}{n}\t{item}\n" for item in "abcd" for n in range(3)))
     told = imported(programs, tmp_path, "--split", "new-items:0.25").stdout
     assert "3 examples left out: they have none of the items of the training part" in told
+    assert "items of the training part: 3, numbered before the others" in told
     assert len(norn.Dataset.from_netcdf(tmp_path / "shop.train.nc")) == 10
 
 

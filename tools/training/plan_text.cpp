@@ -48,6 +48,8 @@ std::string step_line(const PlanSettings& settings, const WorkPlan& work, double
       with_thousands((long long)(seconds > 0 ? double(settings.batch) / seconds : 0.0)));
 }
 
+constexpr double kShown = 0.1;  // seconds, which human_seconds() has
+
 // EASE in a search: a line.
 std::string ease_text(const run::EasePlan& ease, double budget) {
   const std::string bytes = human_bytes(double(ease.bytes));
@@ -57,9 +59,9 @@ std::string ease_text(const run::EasePlan& ease, double budget) {
     return fmt::format("  EASE is not tried: it needs {} of main memory, and {} are available\n",
                        bytes, human_bytes(double(ease.available_bytes)));
   return fmt::format(
-      "  EASE is tried, too: {} of main memory beside a network's, about {} each time, about "
-      "{}\n",
-      bytes, human_seconds(ease.seconds), counted(ease.times, "time"));
+      "  EASE is tried, too: {} of main memory beside a network's, {} each time, about {}\n", bytes,
+      ease.seconds < kShown ? "less than 0.1 s" : "about " + human_seconds(ease.seconds),
+      counted(ease.times, "time"));
 }
 
 // "105", or "105 = 7 x 5 x 3" of a layer with several axes.

@@ -144,6 +144,7 @@ struct ImportReport {
   Index input_width = 0;
   std::array<Index, 3> input_extent = {};  ///< of images: width, height, channels
   Index target_width = 0;
+  Index known_width = 0;        ///< of the training part of a split by items; else 0
   Index input_rows = 0;         ///< examples in the input text
   Index target_rows = 0;        ///< and in the target text
   Index joined = 0;             ///< examples kept
