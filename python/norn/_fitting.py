@@ -2,13 +2,15 @@
 """How a recommender's settings and data become a run of the engine."""
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import tempfile
+import threading
 import types
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,12 +50,67 @@ def recipe_of(params: Mapping[str, Any]) -> str:
     return params["recipe"] or "sigmoid"
 
 
-def made_by(params: Mapping[str, Any]) -> dict[str, object]:
-    """What the network is, as its settings say it."""
+# What says nothing of how a training is to be: settings beside which measurements choose the recipe where none is named.
+_OF_NO_TRAINING = frozenset(("seed", "budget", "device", "threads", "precision", "force", "model", "resume", "same_run", "run_dir",
+                             "checkpoint_epochs", "checkpoint_minutes", "checkpoint_name", "keep", "sets", "item_features"))
+
+
+def recipe_for(params: Mapping[str, Any], native: Mapping[str, Any]) -> str:
+    """That which is asked for; where nothing says what a training is to be, the one that measures."""
+    is_said = params["recipe"] is not None or not set(native) <= _OF_NO_TRAINING
+    return recipe_of(params) if is_said and (params["recipe"] is not None or "budget" not in native) else AUTO
+
+
+class _Aloud(logging.Filter):
+    """Tells what a search costs as a warning, and nothing that the log would not have told. Several threads may want it at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lock, self.users, self.shown, self.level = threading.Lock(), 0, 0, 0
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.levelno == logging.INFO and record.getMessage().startswith("recipe auto: "):
+            record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
+        return record.levelno >= self.shown
+
+    def begin(self) -> None:
+        with self.lock:
+            self.users += 1
+            if self.users == 1:
+                self.shown, self.level = _log.getEffectiveLevel(), _log.level
+                _log.addFilter(self)
+                _log.setLevel(min(self.shown, logging.INFO))
+
+    def end(self) -> None:
+        with self.lock:
+            self.users -= 1
+            if self.users == 0:
+                _log.setLevel(self.level)
+                _log.removeFilter(self)
+
+
+_aloud = _Aloud()
+
+
+@contextlib.contextmanager
+def search_told(params: Mapping[str, Any], native: Mapping[str, Any]) -> Generator[None, None, None]:
+    """Seconds of a search that nobody asked for by name are told as warnings are, before it begins."""
+    if params["recipe"] is not None or native.get("recipe") != AUTO or not _log.isEnabledFor(logging.WARNING):
+        yield
+        return
+    _aloud.begin()
+    try:
+        yield
+    finally:
+        _aloud.end()
+
+
+def made_by(params: Mapping[str, Any], native: Mapping[str, Any]) -> dict[str, object]:
+    """What the network is, as the settings of a run say it."""
     if params["network"] is not None:
         return {"network": name_of(params["network"])}
     hidden: dict[str, object] = {} if params["hidden"] is None else {"hidden": params["hidden"]}
-    return {"recipe": recipe_of(params), **hidden}
+    return {"recipe": native.get("recipe", recipe_of(params)), **hidden}
 
 
 def recipe_problems(recipe: Any, hidden: Any) -> list[Problem]:
@@ -255,12 +312,13 @@ def data_settings(network: Network | None, known: Any, wanted: Any, validation: 
 
 
 def run_of(params: Mapping[str, Any], called: list[Callable[[Environment], Any]], network: Network | None,
-           data: tuple[Any, Any, Any, Any, Any]) -> dict[str, Any]:
-    """A run from the beginning. `data`: known, wanted, validation, weights and features of items, as they are given."""
+           data: tuple[Any, Any, Any, Any, Any], measures: bool = True) -> dict[str, Any]:
+    """A run from the beginning. `data`: known, wanted, validation, weights and features of items, as they are given. `measures`: where
+    nothing says what a training is to be."""
     known, wanted, validation, weights, item_features = data
     native = settings_of(params, called, validation)
     native |= data_settings(network, known, wanted, validation, weights, native)
-    native |= {"recipe": recipe_of(params)} if network is None else {}
+    native |= {"recipe": recipe_for(params, native) if measures else recipe_of(params)} if network is None else {}
     return _item_features.settings_with(native, item_features, wanted_of(known, wanted))
 
 
