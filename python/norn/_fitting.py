@@ -57,8 +57,8 @@ _OF_NO_TRAINING = frozenset(("seed", "budget", "device", "threads", "precision",
 
 def recipe_for(params: Mapping[str, Any], native: Mapping[str, Any]) -> str:
     """That which is asked for; where nothing says what a training is to be, the one that measures."""
-    is_said = params["recipe"] is not None or not set(native) <= _OF_NO_TRAINING
-    return recipe_of(params) if is_said and (params["recipe"] is not None or "budget" not in native) else AUTO
+    measures = params["recipe"] is None and ("budget" in native or set(native) <= _OF_NO_TRAINING)
+    return AUTO if measures else recipe_of(params)
 
 
 class _Aloud(logging.Filter):
