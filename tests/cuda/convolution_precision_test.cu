@@ -48,6 +48,21 @@ class ConvolutionPrecisionTest : public ::testing::TestWithParam<Precision> {
     return m;
   }
 
+  /// A bf16 copy, which has the same values.
+  struct Rounded {
+    Buffer<Bfloat16> gpu;
+    MatrixView<const Bfloat16> view(const Matrix& m) const {
+      return {gpu.data(), m.rows, m.cols, m.cols};
+    }
+  };
+  Rounded copy_of(const Matrix& m) {
+    std::vector<Bfloat16> host;
+    for (const float value : m.host) host.push_back(Bfloat16::rounded(value));
+    Rounded copy{Buffer<Bfloat16>(m.rows * m.cols, memory_)};
+    copy.gpu.write(host.data(), copy.gpu.size());
+    return copy;
+  }
+
   /// Images; large ones have more windows than a piece takes. Of some as many windows as places, of
   /// others filters as large as the image.
   Window draw(bool is_large) {
@@ -120,14 +135,24 @@ TEST_P(ConvolutionPrecisionTest, AgreesWithFloat64) {
     Matrix delta = make(e, outs * k), z = make(e, outs * k), dx = make(e, x.cols);
     Matrix term = make(k, filters.cols);
     const Matrix z_before{z.rows, z.cols, z.host, {}}, dx_before{dx.rows, dx.cols, dx.host, {}};
-    const bool adds = below(2) == 0;
+    const bool adds = below(2) == 0, has_bias = below(3) == 0, rounds = below(2) == 0;
+    Matrix bias = make(1, k);
+    Rounded rounded_x = copy_of(x), rounded_delta = copy_of(delta);
+    const auto operand = [&](Matrix& m, Rounded& copy) {
+      return rounds ? DenseOperand(m.view(), copy.view(m)) : DenseOperand(m.view());
+    };
+    const DenseOperand of_x = operand(x, rounded_x), of_delta = operand(delta, rounded_delta);
     const Existing existing = adds ? Existing::add : Existing::overwrite;
-    kernels->forward(w, x.view(), filters.view(), z.view(), existing);
-    kernels->input_delta(w, delta.view(), filters.view(), dx.view(), existing);
-    kernels->gradient(w, delta.view(), x.view(), 0.5f, term.view());
+    if (has_bias)
+      kernels->forward_from_bias(w, of_x, filters.view(), {bias.gpu.data(), k}, z.view());
+    else
+      kernels->forward(w, of_x, filters.view(), z.view(), existing);
+    kernels->input_delta(w, of_delta, filters.view(), dx.view(), existing);
+    kernels->gradient(w, of_delta, of_x, 0.5f, term.view());
     expect_sums(z, "forward", [&](Index r, Index c) {
       Sum sum;
-      if (adds) sum.add(z_before(r, c));
+      if (has_bias) sum.add(bias(0, c % k));
+      if (adds && !has_bias) sum.add(z_before(r, c));
       for (Index t = 0; t < taps; ++t)
         if (const Index place = place_of(w, c / k, t); place >= 0)
           for (Index i = 0; i < w.channels; ++i)

@@ -32,8 +32,13 @@ bool windows_are_source(const Window& window) {
          depth_of(window) == window.taps() * window.channels;
 }
 
-bool is_run(MatrixView<const float> m) {
+template <typename T>
+bool is_run(MatrixView<T> m) {
   return m.stride == m.cols || m.rows <= 1;
+}
+/// Whether an operand has a bf16 copy that the copy engine can read.
+bool is_there(const DenseOperand& operand) {
+  return operand.bf16.data != nullptr && is_run(operand.bf16) && is_packable<8>(operand.bf16);
 }
 
 class CudaConvolution final : public ConvolutionKernels {
@@ -89,7 +94,10 @@ class CudaConvolution final : public ConvolutionKernels {
                         });
   }
 
-  MatrixView<const Bfloat16> round(MatrixView<const float> x, Workspace<Bfloat16>& memory) {
+  /// The bf16 copy of an operand without gaps, which may be there already.
+  MatrixView<const Bfloat16> round(const DenseOperand& operand, Workspace<Bfloat16>& memory) {
+    if (is_there(operand)) return operand.bf16;
+    const MatrixView<const float> x = operand.values;
     const MatrixView<Bfloat16> rounded{memory.reserve(x.size()), x.rows, x.cols, x.cols};
     run_elements<4>(stream_, "round", elements_of<4>(x, rounded), RoundWork{x, rounded});
     return rounded;
@@ -113,7 +121,9 @@ class CudaConvolution final : public ConvolutionKernels {
     return piece;
   }
   /// Windows [first, first + count) of all examples.
-  DenseOperand windows(const Window& window, MatrixView<const float> x, Index first, Index count) {
+  DenseOperand windows(const Window& window, const DenseOperand& operand, Index first,
+                       Index count) {
+    const MatrixView<const float> x = operand.values;
     if (windows_are_source(window) && is_run(x) && is_packable<4>(x)) {
       const Index depth = depth_of(window);
       return MatrixView<const float>{x.data + first * depth, count, depth, depth};
@@ -130,38 +140,42 @@ class CudaConvolution final : public ConvolutionKernels {
     for (Index first = 0; first < all; first += most) body(first, std::min(most, all - first));
   }
 
-  /// z [E*windows x filters] = the windows times the filters, or z += it.
-  void multiply(const Window& window, MatrixView<const float> x, const DenseOperand& filters,
-                MatrixView<float> z, Existing existing) {
-    if (reads_windows(window, z.cols)) return multiply_read(window, x, filters, z, existing);
-    for_pieces(window, x.rows, [&](Index first, Index count) {
+  /// z [E*windows x filters] = the windows times the filters, or z += it; plus a bias if any.
+  void multiply(const Window& window, const DenseOperand& x, const DenseOperand& filters,
+                VectorView<const float> bias, MatrixView<float> z, Existing existing) {
+    if (reads_windows(window, z.cols)) return multiply_read(window, x, filters, bias, z, existing);
+    if (!bias.empty()) for_cells(stream_, "set bias", z.rows, z.cols, SetBias{bias.data, z});
+    const Existing kept = bias.empty() ? existing : Existing::add;
+    for_pieces(window, x.rows(), [&](Index first, Index count) {
       rows_.multiply_transposed(windows(window, x, first, count), filters,
-                                z.row_range(first, count), existing);
+                                z.row_range(first, count), kept);
     });
   }
 
-  // As many examples at a time as the second-level cache holds.
-  void multiply_read(const Window& window, MatrixView<const float> x, const DenseOperand& filters,
-                     MatrixView<float> z, Existing existing) {
-    const Index most = examples_of_piece(x.cols), places = window.out_places();
-    for (Index first = 0; first < x.rows; first += most) {
-      const Index count = std::min(most, x.rows - first);
+  // As many examples at a time as the second-level cache holds, where they must be rounded first.
+  void multiply_read(const Window& window, const DenseOperand& x, const DenseOperand& filters,
+                     VectorView<const float> bias, MatrixView<float> z, Existing existing) {
+    const Index most = is_there(x) ? x.rows() : examples_of_piece(x.cols());
+    const Index places = window.out_places();
+    for (Index first = 0; first < x.rows(); first += most) {
+      const Index count = std::min(most, x.rows() - first);
       multiply_windows(stream_, window, round(x.row_range(first, count), rounded_piece_),
-                       filters.bf16, z.row_range(first * places, count * places), existing);
+                       filters.bf16, bias, z.row_range(first * places, count * places), existing);
     }
   }
 
-  void do_forward(const Window& window, MatrixView<const float> x, MatrixView<const float> filters,
-                  MatrixView<float> z, Existing existing) override {
-    multiply(window, x, turned(window, filters, reads_windows(window, filters.rows)),
+  void do_forward(const Window& window, const DenseOperand& x, MatrixView<const float> filters,
+                  VectorView<const float> bias, MatrixView<float> z, Existing existing) override {
+    multiply(window, x, turned(window, filters, reads_windows(window, filters.rows)), bias,
              {z.data, z.rows * window.out_places(), filters.rows, filters.rows}, existing);
   }
 
-  void do_input_delta(const Window& window, MatrixView<const float> delta,
+  void do_input_delta(const Window& window, const DenseOperand& operand,
                       MatrixView<const float> filters, MatrixView<float> dx,
                       Existing existing) override {
     if (has_mirror(window, filters.rows))
-      return input_delta_by_mirror(window, delta, filters, dx, existing);
+      return input_delta_by_mirror(window, operand, filters, dx, existing);
+    const MatrixView<const float> delta = operand.values;
     const DenseOperand w = turned(window, filters, false);
     const Index places = window.out_places(), depth = depth_of(window);
     const MatrixView<const float> flat{delta.data, delta.rows * places, filters.rows, filters.rows};
@@ -183,31 +197,32 @@ class CudaConvolution final : public ConvolutionKernels {
   }
 
   // What is added, or has gaps, goes through memory of its own: its bits are those without.
-  void input_delta_by_mirror(const Window& window, MatrixView<const float> delta,
+  void input_delta_by_mirror(const Window& window, const DenseOperand& delta,
                              MatrixView<const float> filters, MatrixView<float> dx,
                              Existing existing) {
     const Window mirror = mirror_of(window, filters.rows);
     const DenseOperand w = mirrored(mirror, window.channels, filters);
     const bool is_direct = existing == Existing::overwrite && is_run(dx) && is_packable<4>(dx);
     float* const to = is_direct ? dx.data : mirrored_.reserve(dx.size());
-    multiply(mirror, delta, w, {to, dx.rows * window.places(), window.channels, window.channels},
+    multiply(mirror, delta, w, {},
+             {to, dx.rows * window.places(), window.channels, window.channels},
              Existing::overwrite);
     if (!is_direct)
       for_cells(stream_, "take delta", dx.rows, dx.cols,
                 TakeDelta{{to, dx.rows, dx.cols, dx.cols}, dx, existing == Existing::add});
   }
 
-  void do_gradient(const Window& window, MatrixView<const float> delta, MatrixView<const float> x,
+  void do_gradient(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                    float scale, MatrixView<float> term) override {
-    const Index depth = depth_of(window), windows_of_all = x.rows * window.out_places();
-    const MatrixView<float> sum{filters_.reserve(term.rows * depth), term.rows, depth, depth};
-    const MatrixView<const float> flat{delta.data, windows_of_all, term.rows, term.rows};
+    const Index depth = depth_of(window), windows_of_all = x.rows() * window.out_places();
     if (windows_of_all > 0 && reads_windows(window, term.rows))
-      return gradient_read(window, flat, x, scale, term);
+      return gradient_read(window, delta, x, scale, term);
+    const MatrixView<float> sum{filters_.reserve(term.rows * depth), term.rows, depth, depth};
+    const MatrixView<const float> flat{delta.values.data, windows_of_all, term.rows, term.rows};
     if (windows_of_all == 0)
       check(cudaMemsetAsync(sum.data, 0, std::size_t(sum.size()) * sizeof(float), stream_.stream),
             "cudaMemsetAsync");
-    for_pieces(window, x.rows, [&](Index first, Index count) {
+    for_pieces(window, x.rows(), [&](Index first, Index count) {
       dense_.gradient(flat.row_range(first, count), windows(window, x, first, count), scale, sum,
                       first == 0 ? Existing::overwrite : Existing::add);
     });
@@ -215,14 +230,16 @@ class CudaConvolution final : public ConvolutionKernels {
     turn_rows(window.channels, sum.columns(0, used), term, Existing::overwrite);
   }
 
-  void gradient_read(const Window& window, MatrixView<const float> delta, MatrixView<const float> x,
+  void gradient_read(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                      float scale, MatrixView<float> term) {
     const Index padded = padded_channels(window), depth = window.taps() * padded;
-    const Index slices = gradient_slices(window, term.rows, x.rows);
+    const Index slices = gradient_slices(window, term.rows, x.rows());
     const MatrixView<float> parts{filters_.reserve(slices * term.rows * depth), slices * term.rows,
                                   depth, depth};
-    multiply_window_slices(stream_, window, round(delta, rounded_delta_), round(x, rounded_piece_),
-                           slices, parts);
+    const MatrixView<const Bfloat16> rounded = round(delta, rounded_delta_);
+    const Index windows = x.rows() * window.out_places();
+    multiply_window_slices(stream_, window, {rounded.data, windows, term.rows, term.rows},
+                           round(x, rounded_piece_), slices, parts);
     for_cells(stream_, "add slices", term.rows, depth,
               AddSlices{{int(window.channels), int(padded), int(window.taps())},
                         parts,

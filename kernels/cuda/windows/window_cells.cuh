@@ -196,6 +196,12 @@ struct AddSlices {
   }
 };
 
+struct SetBias {
+  const float* bias;
+  MatrixView<float> z;
+  __device__ void operator()(Index r, int c) const { z(r, c) = bias[c]; }
+};
+
 struct RoundWork {
   MatrixView<const float> x;
   MatrixView<Bfloat16> rounded;

@@ -89,6 +89,7 @@ struct Work {
   MatrixView<float> result;
   bool in_pairs;  ///< whether two columns may be written at once
   bool adds;
+  const float* bias;  ///< of the columns, or null
   // Of gradients.
   int row_tiles;  ///< of a slice
   int filters;
@@ -218,6 +219,10 @@ __device__ void write(const Work& work, const TilePlace& at, const float (&sum)[
         if (col + 8 * j >= int(work.result.cols)) continue;
         Pack<float, 2> value = {sum[half][4 * j + 2 * below], sum[half][4 * j + 2 * below + 1]};
         float* const pair = to + col + 8 * j;
+        if (work.bias != nullptr) {
+          value.value[0] += work.bias[col + 8 * j];
+          value.value[1] += work.bias[col + 8 * j + 1];
+        }
         if (work.adds) {
           value.value[0] += pair[0];
           value.value[1] += pair[1];
@@ -287,7 +292,8 @@ bool device_reads_windows() {
 }
 
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const Bfloat16> x,
-                      MatrixView<const Bfloat16> filters, MatrixView<float> z, Existing existing) {
+                      MatrixView<const Bfloat16> filters, VectorView<const float> bias,
+                      MatrixView<float> z, Existing existing) {
   TileOperands operands;
   operands.a = map_windows(window, x.data, x.rows, kTile);
   operands.b = map_boxes(filters);
@@ -295,7 +301,7 @@ void multiply_windows(const Stream& stream, const Window& window, MatrixView<con
   operands.order.inner = operands.order.group = tiles_of(filters.rows, kTile);
   operands.order.outer = tiles_of(z.rows, kTile * kClusterRows);
   launch<Forward>(stream, {operands, WindowStarts(window), TapBoxes(window), int(z.rows), z,
-                           is_packable<2>(z), existing == Existing::add, 1, 0});
+                           is_packable<2>(z), existing == Existing::add, bias.data, 1, 0});
 }
 
 void multiply_window_slices(const Stream& stream, const Window& window,
@@ -309,7 +315,7 @@ void multiply_window_slices(const Stream& stream, const Window& window,
   operands.order.inner = operands.order.group = tiles_of(parts.cols, kTile);
   operands.order.outer = row_tiles * int(slices);
   launch<Gradient>(stream, {operands, WindowStarts(window), TapBoxes(window), int(delta.rows),
-                            parts, true, false, row_tiles, int(delta.cols)});
+                            parts, true, false, nullptr, row_tiles, int(delta.cols)});
 }
 
 }  // namespace norn::cuda

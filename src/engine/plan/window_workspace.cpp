@@ -19,13 +19,15 @@ class Needs {
 
   void add_edge(int edge) {
     const Window window = facts_.window(edge);
-    const Index filters = facts_.channels(facts_.edge(edge).destination);
-    add_product(window, filters);
+    const int layer = facts_.edge(edge).destination, source = facts_.edge(edge).source;
+    const Index filters = facts_.channels(layer);
+    const bool is_rounded = !facts_.is_input(source) && facts_.gives_bf16_rows(source);
+    add_product(window, filters, is_rounded);
     if (!facts_.training()) return;
-    add_gradient(window, filters);
+    add_gradient(window, filters, is_rounded, facts_.gives_bf16_delta(layer));
     if (!step::sends_delta(facts_, edge)) return;
     if (has_mirror(window, filters))
-      add_product(mirror_of(window, filters), window.channels);
+      add_product(mirror_of(window, filters), window.channels, facts_.gives_bf16_delta(layer));
     else
       add_delta(window, filters);
   }
@@ -46,10 +48,13 @@ class Needs {
                     rows_of_piece(depth_of(window), rounds_));
   }
 
-  void add_product(const Window& window, Index filters) {
+  // `is_rounded`: the operand has a bf16 copy.
+  void add_product(const Window& window, Index filters, bool is_rounded) {
     const Index units = window.places() * window.channels;
     if (reads(window, filters)) {
-      raise(rounded_piece_, units * std::min(facts_.example_capacity(), examples_of_piece(units)));
+      if (!is_rounded)
+        raise(rounded_piece_,
+              units * std::min(facts_.example_capacity(), examples_of_piece(units)));
       raise(rounded_filters_, filters * window.taps() * padded_channels(window));
       return;
     }
@@ -57,15 +62,15 @@ class Needs {
     raise(rounds_ ? rounded_piece_ : piece_, rows_of(window) * depth);
     raise(rounds_ ? rounded_filters_ : filters_, filters * depth);
   }
-  void add_gradient(const Window& window, Index filters) {
+  void add_gradient(const Window& window, Index filters, bool is_rounded, bool has_delta) {
     const Index examples = ExamplePartition::make(facts_.batch()).run_length();
     if (!reads(window, filters)) {
       raise(filters_, filters * depth_of(window));
       if (rounds_) raise(operands_, rows_of(window) * filters);
       return;
     }
-    raise(rounded_piece_, examples * window.places() * window.channels);
-    raise(rounded_delta_, examples * window.out_places() * filters);
+    if (!is_rounded) raise(rounded_piece_, examples * window.places() * window.channels);
+    if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
     raise(filters_, gradient_slices(window, filters, examples) * filters * window.taps() *
                         padded_channels(window));
   }
