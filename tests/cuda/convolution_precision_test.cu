@@ -9,6 +9,7 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,14 @@ class ConvolutionPrecisionTest : public ::testing::TestWithParam<Precision> {
     w.order = below(3) == 0 ? UnitOrder::file : UnitOrder::channels_last;
     return w;
   }
+  static std::string text(const Window& w, Index k, Index e) {
+    std::ostringstream text;
+    text << "in " << w.in[0] << " x " << w.in[1] << ", kernel " << w.kernel[0] << " x "
+         << w.kernel[1] << ", stride " << w.stride[0] << ", " << w.stride[1] << ", padding "
+         << w.padding[0] << ", " << w.padding[1] << ", C " << w.channels << ", K " << k << ", E "
+         << e << (w.order == UnitOrder::file ? ", file" : "");
+    return text.str();
+  }
   Index draw_filters() { return one_of({1, 7, 16, 32, 33, 40, 64, 128, 136}); }
   static Index unit(const Window& w, Index place, Index channel) {
     return w.order == UnitOrder::file ? channel * w.places() + place : place * w.channels + channel;
@@ -126,11 +135,7 @@ TEST_P(ConvolutionPrecisionTest, AgreesWithFloat64) {
     const Window w = draw(is_large);
     const Index e = is_large ? 3 + below(4) : 1 + below(20);
     const Index k = draw_filters(), outs = w.out_places(), taps = w.taps();
-    SCOPED_TRACE(testing::Message()
-                 << "in " << w.in[0] << " x " << w.in[1] << ", kernel " << w.kernel[0] << " x "
-                 << w.kernel[1] << ", stride " << w.stride[0] << ", " << w.stride[1] << ", padding "
-                 << w.padding[0] << ", " << w.padding[1] << ", C " << w.channels << ", K " << k
-                 << ", E " << e << (w.order == UnitOrder::file ? ", file" : ""));
+    SCOPED_TRACE(text(w, k, e));
     Matrix x = make(e, w.places() * w.channels), filters = make(k, w.channels * taps);
     Matrix delta = make(e, outs * k), z = make(e, outs * k), dx = make(e, x.cols);
     Matrix term = make(k, filters.cols);
@@ -189,8 +194,7 @@ TEST_P(ConvolutionPrecisionTest, GivesAnExampleItsBitsInAnyCompany) {
   for (int round = 0; round < 30; ++round) {
     const Window w = draw(round % 10 == 0);
     const Index e = 2 + below(9), k = draw_filters(), outs = w.out_places() * k;
-    SCOPED_TRACE(testing::Message() << "in " << w.in[0] << " x " << w.in[1] << ", C " << w.channels
-                                    << ", K " << k << ", E " << e);
+    SCOPED_TRACE(text(w, k, e));
     Matrix x = make(e, w.places() * w.channels), filters = make(k, w.channels * w.taps());
     Matrix delta = make(e, outs), z = make(e, outs), dx = make(e, x.cols);
     kernels->forward(w, x.view(), filters.view(), z.view(), Existing::overwrite);
