@@ -153,9 +153,11 @@ struct Forward {
   }
 };
 
+/// kCols blocks side by side are a cluster and share deltas.
+template <int kCols>
 struct Gradient {
-  static constexpr int kBlocks = 1;
-  using Pipeline = TilePipeline<Major::mn, Major::mn, 1, 1, kStages>;
+  static constexpr int kBlocks = kCols;
+  using Pipeline = TilePipeline<Major::mn, Major::mn, 1, kCols, kStages>;
 
   static __device__ int slice(const Work& work, const TilePlace& at) {
     return at.row / kTile / work.row_tiles;
@@ -166,6 +168,7 @@ struct Gradient {
   /// 64 windows: their deltas of 128 filters, and two boxes of channels. Behind the last window
   /// deltas are zero.
   static __device__ void produce(const Work& work, const Pipeline& pipeline, Ring<Pipeline> ring) {
+    const int share = kCols == 1 ? 0 : int(hopper::cluster_rank());
     for (std::int64_t tile = pipeline.first(); tile < work.operands.order.count();
          tile += pipeline.stride()) {
       const TilePlace at = pipeline.place(tile);
@@ -182,8 +185,12 @@ struct Gradient {
           hopper::barrier_arrive_expecting(ring.barrier(), Pipeline::kStageBytes);
 #pragma unroll
           for (int piece = 0; piece < 2; ++piece) {
-            hopper::load_box(work.operands.a, ring.place() + piece * kPieceBytes, ring.barrier(),
-                             first_filter + piece * kBox, window);
+            const std::uint32_t to = ring.place() + piece * kPieceBytes;
+            const int from = first_filter + piece * kBox;
+            if (kCols == 1)
+              hopper::load_box(work.operands.a, to, ring.barrier(), from, window);
+            else if (piece == share)
+              hopper::load_box_to(work.operands.a, to, ring.barrier(), from, window, 3);
             load_windows(work.operands.b, ring.place() + (2 + piece) * kPieceBytes, ring.barrier(),
                          start, piece == 0 ? tap : next);
           }
@@ -312,10 +319,20 @@ void multiply_window_slices(const Stream& stream, const Window& window,
   operands.b = map_windows(window, x.data, x.rows, kBox);
   operands.steps = tiles_of(tiles_of(delta.rows, kBox), int(slices));
   const int row_tiles = tiles_of(delta.cols, kTile);
-  operands.order.inner = operands.order.group = tiles_of(parts.cols, kTile);
   operands.order.outer = row_tiles * int(slices);
-  launch<Gradient>(stream, {operands, WindowStarts(window), TapBoxes(window), int(delta.rows),
-                            parts, true, false, nullptr, row_tiles, int(delta.cols)});
+  const auto launch_tiles = [&](auto cols) {
+    operands.order.inner = operands.order.group = tiles_of(parts.cols, kTile * cols());
+    launch<Gradient<cols()>>(
+        stream, {operands, WindowStarts(window), TapBoxes(window), int(delta.rows), parts, true,
+                 false, nullptr, row_tiles, int(delta.cols)});
+  };
+  // Two tiles share deltas where a last one that stands alone is one of many.
+  constexpr int kMany = 9;
+  const int col_tiles = tiles_of(parts.cols, kTile);
+  if (col_tiles % 2 == 0 || col_tiles >= kMany)
+    launch_tiles(std::integral_constant<int, 2>{});
+  else
+    launch_tiles(std::integral_constant<int, 1>{});
 }
 
 }  // namespace norn::cuda
