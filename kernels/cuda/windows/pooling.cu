@@ -69,10 +69,9 @@ struct PoolWindows {
   MatrixView<float> y;
   bool adds;
   __device__ void operator()(Index e, int c) const {
-    const int window = c / map.channels, channel = c % map.channels;
-    const float value =
-        Kind::of(map, x.row(e) + channel * map.channel_stride, window % map.out[0],
-                 window / map.out[0] % map.out[1], window / (map.out[0] * map.out[1]));
+    const ResultPlace unit(map, c);
+    const float value = Kind::of(map, x.row(e) + unit.channel * map.channel_stride, unit.at[0],
+                                 unit.at[1], unit.at[2]);
     y(e, c) = adds ? y(e, c) + value : value;
   }
 };
@@ -143,8 +142,9 @@ struct NormaliseResponse {
   MatrixView<float> y;
   bool adds;
   __device__ void operator()(Index e, int c) const {
-    const int channel = c % map.channels;
-    const float* of_place = x.row(e) + c / map.channels * map.place_stride;
+    int channel = c;
+    const int place = map.by_channels.divide(channel);
+    const float* of_place = x.row(e) + place * map.place_stride;
     const float value =
         of_place[channel * map.channel_stride] * response.factor(of_place, channel).power;
     y(e, c) = adds ? y(e, c) + value : value;
@@ -160,7 +160,8 @@ struct NormaliseResponseBackward {
   bool adds;
   /// By channels last, so that neighbouring threads share what they read.
   __device__ void operator()(Index e, int c) const {
-    const int channel = c % map.channels, place = c / map.channels;
+    int channel = c;
+    const int place = map.by_channels.divide(channel);
     const float* of_place = x.row(e) + place * map.place_stride;
     const float* given = delta.row(e) + place * map.channels;
     // A channel's delta has a share in that of each channel that it is summed with.
