@@ -121,7 +121,8 @@ void add_split_options(ImporterOptions& options, CommandLine& line) {
       "ratio:0.8/0.1/0.1 (train/validation/test), ratio:0.8/0.2 (train/test), "
       "leave-one-out; by time: time:2026-01-31 (what is older trains, the rest tests), "
       "time:2026-01-30/2026-01-31 (validation between), leave-last-out (the newest entry of "
-      "each example tests); writes OUTPUT.train.nc and so on");
+      "each example tests); new-items:0.1: a share of the features, which training does not have: "
+      "they are numbered behind the others; writes OUTPUT.train.nc and so on");
   line.choice(
       "--split-by", "", run::import_words("split_by"), options.split_by,
       "share out the entries of each example (inputs are then always its training "
@@ -220,6 +221,7 @@ std::string report_text(const ImportReport& report, bool pair, double seconds) {
   note(report.empty_rows, "examples without features");
   note(report.unlabelled_rows, "examples without labels");
   note(report.only_later, "examples left out: all their entries are later than the training part");
+  note(report.only_new, "examples left out: they have none of the items of the training part");
   note(report.before_newest,
        "entries held out that are older than the newest of training: it knows what came later; "
        "--split time:DATE holds out what comes after a date");

@@ -2,13 +2,14 @@
 """How a recommender's settings and data become a run of the engine."""
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import tempfile
 import types
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,12 +49,46 @@ def recipe_of(params: Mapping[str, Any]) -> str:
     return params["recipe"] or "sigmoid"
 
 
-def made_by(params: Mapping[str, Any]) -> dict[str, object]:
-    """What the network is, as its settings say it."""
+# What says nothing of how a training is to be: settings beside which measurements choose the recipe where none is named.
+_OF_NO_TRAINING = frozenset(("seed", "budget", "device", "threads", "precision", "force", "model", "resume", "same_run", "run_dir",
+                             "checkpoint_epochs", "checkpoint_minutes", "checkpoint_name", "keep", "sets", "item_features"))
+
+
+def recipe_for(params: Mapping[str, Any], native: Mapping[str, Any]) -> str:
+    """That which is asked for; where nothing says what a training is to be, the one that measures."""
+    is_said = params["recipe"] is not None or not set(native) <= _OF_NO_TRAINING
+    return recipe_of(params) if is_said and (params["recipe"] is not None or "budget" not in native) else AUTO
+
+
+@contextlib.contextmanager
+def search_told(params: Mapping[str, Any]) -> Generator[None, None, None]:
+    """Seconds of a search that nobody asked for by name are told as warnings are, before it begins."""
+    log = logging.getLogger("norn")
+    shown, level = log.getEffectiveLevel(), log.level
+
+    def aloud(record: logging.LogRecord) -> bool:
+        if record.levelno == logging.INFO and record.getMessage().startswith("recipe auto: "):
+            record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
+        return record.levelno >= shown
+
+    if params["recipe"] is not None or shown > logging.WARNING:  # which is for those who want no such lines
+        yield
+        return
+    log.addFilter(aloud)
+    log.setLevel(min(shown, logging.INFO))
+    try:
+        yield
+    finally:
+        log.setLevel(level)
+        log.removeFilter(aloud)
+
+
+def made_by(params: Mapping[str, Any], native: Mapping[str, Any]) -> dict[str, object]:
+    """What the network is, as the settings of a run say it."""
     if params["network"] is not None:
         return {"network": name_of(params["network"])}
     hidden: dict[str, object] = {} if params["hidden"] is None else {"hidden": params["hidden"]}
-    return {"recipe": recipe_of(params), **hidden}
+    return {"recipe": native.get("recipe", recipe_of(params)), **hidden}
 
 
 def recipe_problems(recipe: Any, hidden: Any) -> list[Problem]:
@@ -255,12 +290,13 @@ def data_settings(network: Network | None, known: Any, wanted: Any, validation: 
 
 
 def run_of(params: Mapping[str, Any], called: list[Callable[[Environment], Any]], network: Network | None,
-           data: tuple[Any, Any, Any, Any, Any]) -> dict[str, Any]:
-    """A run from the beginning. `data`: known, wanted, validation, weights and features of items, as they are given."""
+           data: tuple[Any, Any, Any, Any, Any], measures: bool = True) -> dict[str, Any]:
+    """A run from the beginning. `data`: known, wanted, validation, weights and features of items, as they are given. `measures`: where
+    nothing says what a training is to be."""
     known, wanted, validation, weights, item_features = data
     native = settings_of(params, called, validation)
     native |= data_settings(network, known, wanted, validation, weights, native)
-    native |= {"recipe": recipe_of(params)} if network is None else {}
+    native |= {"recipe": recipe_for(params, native) if measures else recipe_of(params)} if network is None else {}
     return _item_features.settings_with(native, item_features, wanted_of(known, wanted))
 
 

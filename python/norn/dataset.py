@@ -216,13 +216,18 @@ class Dataset:
         made.feature_labels = [str(item) if labels is None else labels[item] for item in order]
         before = made._rows.taken(made._rows.columns < known)
         new = made._rows.taken(made._rows.columns >= known)
-        train = made._with_rows(before, None, self.example_labels)
+        has_known, has_new = np.diff(before.begin) > 0, np.diff(new.begin) > 0
+        trained = has_known | ~has_new
+
+        def labels_of(kept: Any) -> list[str] | None:
+            return None if self.example_labels is None else [self.example_labels[row] for row in np.flatnonzero(kept)]
+
+        train = made._with_rows(before.of_examples(trained), None, labels_of(trained))
         train._width, train.feature_labels = known, made.feature_labels[:known]
-        here = (np.diff(before.begin) > 0) & (np.diff(new.begin) > 0)
+        here = has_known & has_new
         if not here.any():
             raise DataError(f"data \"{self.name}\": no example has items of both kinds; give more data or change `split` {rule}")
-        test = made._with_rows(before.of_examples(here), new.of_examples(here), None if self.example_labels is None else
-                               [label for label, kept in zip(self.example_labels, here, strict=True) if kept])
+        test = made._with_rows(before.of_examples(here), new.of_examples(here), labels_of(here))
         made._parts = {"train": train, "test": test}
         return made
 

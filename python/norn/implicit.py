@@ -44,8 +44,10 @@ class Autoencoder(Recommender):
     dtype: float32, which all weights are.
     calculate_training_loss: changes nothing: a callback is always told the cost.
 
-    Other keywords are those of Recommender.
+    Other keywords are those of Recommender. Without any it is one training, of the recipe "sigmoid".
     """
+
+    _measures = False
 
     def __init__(self, factors: int | None = None, *, regularization: float | None = None, alpha: float | None = None,
                  dtype: DTypeLike | None = None,

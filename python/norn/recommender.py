@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 class Recommender:
     """Learns what units go together, and recommends.
 
-    Recommender() takes no argument: the recipe chooses layers and settings by the data. Settings are keywords, those of
-    the trainer, which `norn.settings()` lists: Recommender(epochs=20, seed=1).
+    Recommender() takes no argument: it measures what suits the data, within `budget`, six trainings. Settings are keywords, those of
+    the trainer, which `norn.settings()` lists: Recommender(epochs=20, seed=1) is one training, of the recipe "sigmoid".
 
-    recipe: "sigmoid", "softmax", "ease", or "auto", which measures some of them and trains the best, within `budget`; None: that of the
-        network.
+    recipe: "sigmoid", "softmax", "ease", or "auto", which measures some of them and trains the best; None: that of the network, else
+        "auto", or "sigmoid" where other settings than `seed` and `budget`, or `fit(validation=)`, say what a training is to be.
     hidden: units of the recipe's hidden layer; None: by the data.
     network: a descriptor in place of a recipe: a Network, a dictionary, JSON text or a path.
     device: "auto", "cpu", "cuda", "cuda:1".
@@ -53,8 +53,9 @@ class Recommender:
     precision: of products on a GPU: "fp32", "tf32", "bf16".
     """
 
+    _measures = True  # where nothing says what a training is to be
     @_settings.documented
-    def __init__(self, *, recipe: str | None = "sigmoid", hidden: int | None = None, network: Descriptor | None = None,
+    def __init__(self, *, recipe: str | None = None, hidden: int | None = None, network: Descriptor | None = None,
                  device: str = "auto", threads: int = 0, precision: str = "tf32", **settings: Unpack[Settings]) -> None:
         """Keeps the settings; `fit` uses them. Raises UsageError for those that there are not."""
         _settings.checked(settings, beside=_DEFAULTS, problems=_fitting.recipe_problems(recipe, hidden))
@@ -110,13 +111,13 @@ class Recommender:
         self._fitted_on = _fitting.reference(user_items) if _fitting.wanted_of(user_items, targets) is user_items else None
         network = _fitting.network_of(self._params)
         weights = one_of("weights", weights, "sample_weight", sample_weight)
-        native = _fitting.run_of(self._params, called, network, (user_items, targets, validation, weights, item_features))
+        native = _fitting.run_of(self._params, called, network, (user_items, targets, validation, weights, item_features), self._measures)
         if resume:
             return self._resume(native, called)
         self._unfinished, folder = None, _fitting.folder_for(native)
         native |= _fitting.model_in(folder)
-        with run_settings(network) if network else contextlib.nullcontext(dict[str, str]()) as source:
-            return self._finish(run(native | source, called, beside=_fitting.made_by(self._params)), folder)
+        with run_settings(network) if network else contextlib.nullcontext({}) as source, _fitting.search_told(self._params):
+            return self._finish(run(native | source, called, beside=_fitting.made_by(self._params, native)), folder)
 
     def _resume(self, native: dict[str, Any], called: list[Callable[[Environment], Any]]) -> Recommender:
         if self._unfinished is None:
@@ -496,4 +497,4 @@ class Recommender:
         return f"<code>{self!r}</code>" if shown is None else _display.network_html(name, shown.layers(), True, shown.history)
 
 
-_DEFAULTS = {"recipe": "sigmoid", "hidden": None, "network": None, "device": "auto", "threads": 0, "precision": "tf32"}
+_DEFAULTS = {"recipe": None, "hidden": None, "network": None, "device": "auto", "threads": 0, "precision": "tf32"}

@@ -67,6 +67,21 @@ std::vector<Column> FeatureIndex::sort_new() {
   return sort_labels(labels_, given_);
 }
 
+void FeatureIndex::renumber(std::span<const Column> numbers) {
+  std::vector<Column> old(numbers.size());
+  for (std::size_t i = 0; i < numbers.size(); ++i) old[numbers[i]] = Column(i);
+  LabelIndex ordered;
+  for (const Column number : old) ordered.add(labels_.label(number));
+  labels_ = std::move(ordered);
+}
+
+LabelTable FeatureIndex::first(Index count, const ImportRules& rules) const {
+  LabelIndex some;
+  for (Index number = 0; number < count; ++number) some.add(labels_.label(number));
+  const LabelTable table = LabelTable::of(some);
+  return rules.keep_labels ? table : table.checksum_only();
+}
+
 std::optional<Column> FeatureIndex::number(Column number) {
   if (fixed() && Index(number) >= width_) return std::nullopt;
   width_ = std::max(width_, Index(number) + 1);

@@ -35,6 +35,10 @@ class FeatureIndex {
   void number_all(std::span<const std::string_view> labels, std::vector<Column>& numbers);
   /// Gives the labels that the given index lacks the order of their bytes; new numbers by old ones.
   std::vector<Column> sort_new();
+  /// The same labels with other numbers, by old ones.
+  void renumber(std::span<const Column> numbers);
+  /// Of the first features alone.
+  LabelTable first(Index count, const ImportRules& rules) const;
   std::string name(Column number) const;
   Index width() const { return numeric_ ? width_ : labels_.size(); }
   const LabelIndex& labels() const { return labels_; }

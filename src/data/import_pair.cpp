@@ -26,6 +26,7 @@ class PairImporter {
   ImportReport run() {
     check_options();
     read_texts();
+    if (split_.by_item()) put_new_items_last();
     join();
     plan_parts();
     write();
@@ -131,6 +132,25 @@ class PairImporter {
     report_.target_rows = target_->rows();
   }
 
+  /// Items that training does not have are numbered behind the others, which keep their order.
+  void put_new_items_last() {
+    if (features_.fixed() || options_.feature_mode == FeatureMode::merge)
+      throw UsageError(fmt::format(
+          "`split` new-items numbers items anew, and {} has numbers for them; name another file "
+          "with `features`, or begin it anew with `new_features`",
+          features_path().string()));
+    const std::vector<std::uint8_t> parts = split_.item_parts(features_.width());
+    known_ = std::ranges::count(parts, 0);
+    Column next[] = {0, Column(known_)};
+    for (const std::uint8_t part : parts) number_.push_back(next[part]++);
+    features_.renumber(number_);
+  }
+
+  /// Features in all files but that of training, which may have fewer.
+  Index width_of(int part) const {
+    return split_.by_item() && part == 0 ? known_ : features_.width();
+  }
+
   void use_numbers(const TextReader& text) {
     const auto header = text.header();
     features_.use_numbers(header ? header->features : 0);
@@ -210,7 +230,8 @@ class PairImporter {
       }
       const std::array<Index, 3> counts =
           split_.by_looking() ? next_counts(example) : split_.entry_counts(example, in_input);
-      if (counts[0] == 0 && in_input > 0) ++report_.only_later;
+      if (counts[0] == 0 && in_input > 0)
+        ++(split_.by_item() ? report_.only_new : report_.only_later);
       for (int part = 0; part < split_.parts(); ++part) {
         if (holds(part, counts)) add(totals_[part], bytes, counts[0], counts[part]);
       }
@@ -253,6 +274,10 @@ class PairImporter {
     }
     if (split_.by_time()) {
       split_.time_parts(row.times, part_of_entry_);
+    } else if (split_.by_item()) {
+      part_of_entry_.clear();
+      for (const Column feature : row.features)
+        part_of_entry_.push_back(std::uint8_t(Index(number_[feature]) >= known_));
     } else {
       split_.pair_parts(label, row.features, part_of_entry_);
     }
@@ -278,16 +303,20 @@ class PairImporter {
     }
     std::vector<std::unique_ptr<OutputFile>> files;
     std::vector<LabelIndexWriter*> example_files;
-    const LabelTable input_labels = features_.table(options_.rules);
-    const LabelTable target_labels =
-        separate_ ? target_features_.table(options_.rules) : input_labels;
+    const LabelTable all_labels = features_.table(options_.rules);
     for (int part = 0; part < split_.parts(); ++part) {
       const PartTotals& total = totals_[part];
+      const Index width = width_of(part);
+      const LabelTable input_labels =
+          width == features_.width() ? all_labels : features_.first(width, options_.rules);
+      const LabelTable target_labels =
+          separate_ ? target_features_.table(options_.rules) : input_labels;
+      const Index target_width = separate_ ? report_.target_width : width;
       files.push_back(std::make_unique<OutputFile>(
           file_of(part),
-          std::vector<OutputSet>{{options_.name + "_input", input_valued_, report_.input_width,
+          std::vector<OutputSet>{{options_.name + "_input", input_valued_, width,
                                   total.input_entries, false, input_labels},
-                                 {options_.name + "_output", target_valued_, report_.target_width,
+                                 {options_.name + "_output", target_valued_, target_width,
                                   total.target_entries, separate_, target_labels}},
           total.examples, total.label_bytes));
       example_files.push_back(&indexes.add(beside(file_of(part), ".examples")));
@@ -340,7 +369,8 @@ class PairImporter {
     for (auto& columns : part_columns_) columns.clear();
     for (auto& values : part_values_) values.clear();
     for (std::size_t k = 0; k < row.features.size(); ++k) {
-      part_columns_[part_of_entry_[k]].push_back(row.features[k]);
+      const Column feature = number_.empty() ? row.features[k] : number_[row.features[k]];
+      part_columns_[part_of_entry_[k]].push_back(feature);
       if (!row.values.empty()) part_values_[part_of_entry_[k]].push_back(row.values[k]);
     }
     for (int part = 0; part < split_.parts(); ++part) {
@@ -368,6 +398,8 @@ class PairImporter {
   std::vector<Column> kept_;
   std::vector<std::uint8_t> example_parts_;  // by position in kept_
   std::vector<PartTotals> totals_;
+  std::vector<Column> number_;  // of a split by items: new numbers of features by those of the text
+  Index known_ = 0;             // and how many training has
   std::vector<std::uint8_t> part_of_entry_;
   std::vector<Microseconds> held_out_;  // times of entries of a split by time
   Microseconds newest_of_training_ = std::numeric_limits<Microseconds>::min();

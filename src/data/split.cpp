@@ -19,7 +19,7 @@ namespace norn {
 namespace {
 
 /// Streams within RandomPurpose::split.
-enum Stream : std::uint32_t { kRounding = 0, kEntries = 1, kExamples = 2, kPairs = 3 };
+enum Stream : std::uint32_t { kRounding = 0, kEntries = 1, kExamples = 2, kPairs = 3, kItems = 4 };
 
 /// A whole number in [0, bound).
 Index draw(const Philox& random, std::uint64_t row, Index position, Index bound) {
@@ -63,6 +63,7 @@ Split::Split(const SplitRule& rule) : rule_(rule) {
     throw UsageError(fmt::format("a {} split is by entry; drop `split_by`",
                                  rule.kind == SplitRule::Kind::leave_one_out    ? "leave-one-out"
                                  : rule.kind == SplitRule::Kind::leave_last_out ? "leave-last-out"
+                                 : rule.kind == SplitRule::Kind::new_items      ? "new-items"
                                                                                 : "time"));
   const bool ascending =
       std::ranges::adjacent_find(rule.borders, std::greater_equal()) == rule.borders.end();
@@ -71,6 +72,11 @@ Split::Split(const SplitRule& rule) : rule_(rule) {
     throw UsageError(
         "`split` time: expected one time (test begins) or two, the earlier first (validation "
         "begins, test begins)");
+  if (by_item() && !(rule.ratios.size() == 1 && rule.ratios[0] > 0.0 && rule.ratios[0] < 1.0))
+    throw UsageError(
+        "`split` new-items: expected a share of the items above 0 and below 1; give a share such "
+        "as "
+        "new-items:0.1");
   names_ = names_of(rule.borders.size() == 2 ? 3 : 2);
 }
 
@@ -158,6 +164,19 @@ void Split::time_parts(std::span<const Microseconds> times,
   for (std::size_t i = 1; i < times.size(); ++i)
     if (times[i] >= times[newest]) newest = i;
   parts[newest] = 1;
+}
+
+std::vector<std::uint8_t> Split::item_parts(Index width) const {
+  const Index held_out = Index(std::llround(rule_.ratios[0] * double(width)));
+  if (held_out <= 0 || held_out >= width)
+    throw UsageError(fmt::format(
+        "`split` new-items:{:g}: of {} items it must hold back some and leave some; give "
+        "a share such as new-items:0.1",
+        rule_.ratios[0], width));
+  std::vector<std::uint8_t> parts(std::size_t(width), 0);
+  std::fill_n(parts.end() - held_out, held_out, std::uint8_t(1));
+  shuffle(parts, Philox::stream(rule_.seed, RandomPurpose::split, kItems), 0);
+  return parts;
 }
 
 std::vector<std::uint8_t> Split::example_parts(Index n) const {

@@ -27,8 +27,9 @@ class Split {
   bool by_entry() const { return by_entry_; }
   bool by_pair() const { return by_entry_ && rule_.unit == SplitRule::Unit::pair; }
   bool by_time() const;
+  bool by_item() const { return rule_.kind == SplitRule::Kind::new_items; }
   /// Whether entries must be looked at: their part follows from more than their count.
-  bool by_looking() const { return by_pair() || by_time(); }
+  bool by_looking() const { return by_pair() || by_time() || by_item(); }
   bool by_example() const { return parts() > 1 && !by_entry_; }
 
   /// How many of an example's n entries each part gets. An example with entries keeps at least one
@@ -42,6 +43,9 @@ class Split {
   /// by_time(): the part of each entry of an example. Of several at the newest time the last counts
   /// as the newest.
   void time_parts(std::span<const Microseconds> times, std::vector<std::uint8_t>& parts) const;
+  /// by_item(): the part of each of so many features. Throws UsageError where one of the parts
+  /// would have none.
+  std::vector<std::uint8_t> item_parts(Index width) const;
   /// The part of each of n examples, by position: exact shares.
   std::vector<std::uint8_t> example_parts(Index n) const;
 

@@ -3,6 +3,7 @@
 
 #include "norn/base/types.h"
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ struct FeatureTable {
   RowOffset before(Index unit) const {
     return row_begin[std::size_t(unit < rows() ? unit : rows())];
   }
+  /// Of everything in it.
+  std::uint64_t checksum() const;
 };
 
 }  // namespace norn

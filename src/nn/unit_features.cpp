@@ -3,15 +3,27 @@
 #include "src/nn/unit_features.h"
 
 #include "norn/base/error.h"
+#include "src/base/checksum.h"
 #include "src/nn/graph_parts.h"
 #include "src/nn/naming.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include <fmt/format.h>
 
 namespace norn {
+
+std::uint64_t FeatureTable::checksum() const {
+  std::string words;
+  for (const std::string& label : labels) words += label + '\0';
+  std::uint64_t parts[] = {std::uint64_t(features), norn::checksum(words.data(), words.size()),
+                           norn::checksum(row_begin.data(), row_begin.size() * sizeof(RowOffset)),
+                           norn::checksum(column.data(), column.size() * sizeof(Column)),
+                           norn::checksum(value.data(), value.size() * sizeof(float))};
+  return norn::checksum(parts, sizeof(parts));
+}
 
 void add_features(NetworkDescriptor& network, std::size_t number,
                   std::shared_ptr<const FeatureTable> table) {

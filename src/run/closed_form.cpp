@@ -143,6 +143,10 @@ void compute_closed_form(const TrainOptions& options, const PreparedRun& run, co
   set_ease_weights(inverse, {}, executor, network, 0);
 }
 
+std::int64_t ease_bytes(const Dataset& input, Index items, const PreparedRun& run) {
+  return room_for(input, items, run).all();
+}
+
 bool fits_ease(const Dataset& input, Index items, const PreparedRun& run) {
   Communicator& communicator = run.context->communicator;
   const EaseRoom room = room_for(input, items, run);

@@ -31,7 +31,10 @@ std::unique_ptr<Network> make_closed_form(TrainingStart& start, const TrainOptio
 void compute_closed_form(const TrainOptions& options, const PreparedRun& run, const Log& log,
                          Network& network);
 
-/// Whether memory suffices for the EASE of a run whose runtime is made. All ranks call it together.
+/// Main memory that EASE takes in a run whose runtime is made: Gram matrix, entries, and its
+/// weights where they stand there.
+std::int64_t ease_bytes(const Dataset& input, Index items, const PreparedRun& run);
+/// Whether it suffices. All ranks call it together.
 bool fits_ease(const Dataset& input, Index items, const PreparedRun& run);
 
 /// EASE beside the network of a run, where its descriptor asks for it.

@@ -77,7 +77,7 @@ std::vector<T> parts_of(std::string_view text, std::optional<T> (*parse)(std::st
 }
 
 SplitRule split_rule(const ImportOptions& options) {
-  constexpr std::string_view kRatio = "ratio:", kTime = "time:";
+  constexpr std::string_view kRatio = "ratio:", kTime = "time:", kItems = "new-items:";
   SplitRule rule;
   rule.seed = options.seed;
   rule.unit = chosen<SplitRule::Unit>(options, &ImportOptions::split_by);
@@ -91,13 +91,18 @@ SplitRule split_rule(const ImportOptions& options) {
     return rule;
   }
   const std::string_view text = options.split;
+  if (text.starts_with(kItems)) {
+    rule.kind = SplitRule::Kind::new_items;
+    rule.ratios = parts_of(text.substr(kItems.size()), parse_double);
+    return rule;
+  }
   rule.kind = text.starts_with(kTime) ? SplitRule::Kind::time : SplitRule::Kind::ratio;
   if (text.starts_with(kRatio)) rule.ratios = parts_of(text.substr(kRatio.size()), parse_double);
   if (text.starts_with(kTime)) rule.borders = parts_of(text.substr(kTime.size()), parse_time);
   if (rule.ratios.empty() && rule.borders.empty())
     throw UsageError(
         fmt::format("`split` {}: expected ratio:0.8/0.1/0.1, ratio:0.8/0.2, leave-one-out, "
-                    "time:2026-01-31, time:2026-01-30/2026-01-31 or leave-last-out",
+                    "time:2026-01-31, time:2026-01-30/2026-01-31, leave-last-out or new-items:0.1",
                     options.split));
   return rule;
 }
@@ -236,7 +241,7 @@ void ImportOptions::check(OptionFaults& faults) const {
       faults.fail(fmt::format("`{}` {}: there is no such choice; choose of: {}", choice.setting,
                               this->*choice.word, join(choice.words)));
   faults.require_at_least<Index>(0, "`skip_malformed`", skip_malformed);
-  faults.attempt("`split`", [&] { split_rule(*this); });
+  faults.attempt("`split`", [&] { Split{split_rule(*this)}; });
   if (format == kImages) {
     if (const std::vector<std::string> given = of_text_alone(*this); !given.empty())
       faults.fail(fmt::format("`format` images does not take {}; leave {} out", join(given),
@@ -348,6 +353,12 @@ SharedOut share_out(const ImportOptions& options, const MemorySet& rows,
   if (split.by_time() && times.size() != rows.columns.size())
     throw UsageError(fmt::format("`split` {} needs the times of {} entries, {} are given",
                                  options.split, rows.columns.size(), times.size()));
+  if (split.by_item()) {
+    const auto width = rows.columns.empty() ? Index(0) : Index(std::ranges::max(rows.columns)) + 1;
+    const std::vector<std::uint8_t> of_item = split.item_parts(width);
+    for (const Column column : rows.columns) out.part.push_back(of_item[column]);
+    return out;
+  }
   std::vector<std::uint8_t> parts;
   for (Index example = 0; example < examples; ++example) {
     const auto begin = std::size_t(rows.row_begin[std::size_t(example)]);

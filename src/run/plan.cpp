@@ -4,6 +4,8 @@
 
 #include "norn/base/error.h"
 #include "norn/nn/machine.h"
+#include "src/engine/data/data_names.h"
+#include "src/run/automatic/ease_part.h"
 #include "src/run/automatic/settings.h"
 #include "src/run/plan_parts.h"
 #include "src/run/preparation.h"
@@ -38,6 +40,13 @@ PreparedRun prepare(TrainOptions options, Communicator& communicator) {
   return run;
 }
 
+std::optional<EasePlan> ease_of_search(const TrainOptions& options, const PreparedRun& run) {
+  const DataSources sources = data_sources(options, "`recipe` auto");
+  SearchFacts facts = facts_of(options);
+  facts.data = recipe_facts(kAutoDataset, sources);
+  return plan_ease(options, sources, run, options.budget.value_or(kSearchBudget), facts);
+}
+
 PlannedStep planned(const StepPlan& step, std::int64_t memory_bytes) {
   return {step.ranks,
           step.nodes,
@@ -54,6 +63,7 @@ RunPlan plan(const TrainOptions& options) {
   plan.ranks = ranks_of(options);
   auto run = std::make_shared<PreparedRun>(prepare(options, *plan.ranks));
   plan_on_device(options, *plan.ranks, *run);
+  if (is_automatic(options)) plan.ease = ease_of_search(options, *run);
   plan.weights = run->memory.weights;
   plan.memory_bytes = run->memory.total_bytes();
   plan.available_bytes = run->available_bytes;

@@ -132,6 +132,27 @@ TEST(Split, ExamplesGetExactSharesInRandomOrder) {
   EXPECT_EQ(split.entry_counts(3, 9), (std::array<Index, 3>{9, 0, 0}));
 }
 
+TEST(Split, HoldsBackExactlyItsShareOfItemsAnywhere) {
+  const unsigned seed = fresh_seed();
+  SCOPED_TRACE(seed);
+  const Split split({SplitRule::Kind::new_items, SplitRule::Unit::entry, {0.3}, seed});
+  for (Index width = 4; width < 400; ++width) {
+    const std::vector<std::uint8_t> parts = split.item_parts(width);
+    ASSERT_EQ(Index(parts.size()), width);
+    ASSERT_EQ(std::ranges::count(parts, 1), std::llround(0.3 * double(width)));
+    ASSERT_EQ(std::ranges::count(parts, 0) + std::ranges::count(parts, 1), width);
+    ASSERT_EQ(parts, split.item_parts(width));
+  }
+  Index first = 0;
+  for (std::uint64_t other = 0; other < 400; ++other)
+    first += Split({SplitRule::Kind::new_items, SplitRule::Unit::entry, {0.3}, seed + other})
+                 .item_parts(10)
+                 .front();
+  EXPECT_GT(first, 60);  // of 400
+  EXPECT_LT(first, 190);
+  for (const Index width : {0, 1}) EXPECT_THROW(split.item_parts(width), UsageError) << width;
+}
+
 TEST(Split, RefusesSharesThatMakeNoSense) {
   const auto error = [](std::vector<double> ratios) {
     return message_of<UsageError>([&] { Split(ratio(ratios, SplitRule::Unit::entry, 1)); });

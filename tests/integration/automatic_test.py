@@ -257,6 +257,35 @@ class Automatic(ProgramTest):
         self.assertRegex(said, r"recipe auto: begins with this network; budget [\d.]+, at most about ")
         self.only_files()
 
+    def planned(self, *arguments, data="own.nc"):
+        said = self.succeed("trainer", "--recipe", "auto", "-i", data, "-n", "model.nc", *self.settings, *arguments, "--plan").stdout
+        return said[said.index("recipe auto: "):]
+
+    def test_a_plan_counts_ease(self):
+        self.settings[3] = self.random.choice((6, 40))
+        width, rows = self.random.randint(30, 90), random_rows(self.random, 300, 30, groups=3)
+        self.write_rows("own.nc", width, rows)
+        ease = re.search(r"\n  EASE is tried, too: (\d[\d.]* \w+) of main memory beside a network's, about \S+ \w+ each time, about "
+                         r"(\d+) times\n", self.planned(*self.random.choice([(), ("--threads", 1)])))
+        number, unit = ease[1].split()
+        # Gram matrix and the panel of its inverse, the weights, the entries by users and by items.
+        exact = 8 * width * (width + 512) + 4 * width**2 + 16 * sum(map(len, rows)) + 16 * width
+        self.assertAlmostEqual(float(number) * {"KiB": 2**10, "MiB": 2**20}[unit], exact, delta=exact / 50)
+        self.search("model.nc", "--run-dir", "run")
+        chosen = self.chosen("run")
+        computed = sum(one["recipe"] == "ease" or "with_ease" in one for one in chosen["candidates"]) + chosen["chosen_with_ease"]
+        self.assertGreater(computed, 3)
+        self.assertGreater(int(ease[2]), 3)
+
+    def test_a_plan_says_where_ease_is_not_tried(self):
+        self.write_rows("own.nc", 500, random_rows(self.random, 70, 500))
+        self.settings = ["--epochs", 1, "--budget", self.random.choice((2, 6))]
+        self.assertIn(f"\n  EASE is not tried: a budget of {self.settings[3]} has no room for it\n", self.planned())
+        self.assertNotIn("ease", str(self.search("model.nc", "--run-dir", "run").stderr).lower())
+        self.assertNotIn("EASE", self.planned("--entry-weights", "linear"))
+        self.settings[3] = 10**9
+        self.assertIn("EASE is tried, too: ", self.planned())
+
 
 if __name__ == "__main__":
     unittest.main()

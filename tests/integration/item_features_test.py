@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Features of items that are trained with the model: the same bytes however they are trained, and what is told and refused."""
 import json
+import subprocess
 import unittest
 
 import netCDF4
 
 from norn_files import write_datasets
-from programs import NETWORK, ProgramTest, mpirun
+from programs import BIN, NETWORK, ProgramTest, mpirun
 
 
 class ItemFeatures(ProgramTest):
@@ -120,9 +121,64 @@ class Told(ItemFeatures):
         done = self.run_program("trainer", "-c", "net.json", "-i", "train.nc", "-i", "items.nc", "-n", "no.nc")
         self.assertIn(f'"items" has {self.width + 1} rows, but the layer has {self.width} units, and there are no labels to match them by; '
                       "give a row for each unit", done.stderr)
-        done = self.run_program("trainer", "--recipe", "auto", "-i", "train.nc", "-i", "items.nc", "--item-features", "items",
-                                "-n", "no.nc")
-        self.assertIn("--item-features does not go with --recipe auto", done.stderr)
+
+
+class Searched(ItemFeatures):
+    """`--recipe auto` gives them to every network."""
+
+    def setUp(self):
+        super().setUp()
+        self.settings = ["--epochs", self.random.randint(2, 6), "--budget",
+                         self.random.choice((3.5, 6)), "--seed", self.random.randrange(99)]
+
+    def search(self, model, *options, **more):
+        return self.succeed("trainer", "--recipe", "auto", "-i", "train.nc", "-i", "items.nc", "--item-features", "items", "-n", model,
+                            "--run-dir", "run", *self.settings, *options, **more)
+
+    def network(self):
+        return json.loads(self.path("run/run.json").read_text())["network"]
+
+    def test_have_the_same_bytes_on_any_ranks_and_after_a_kill(self):
+        self.search("model.nc", "--threads", 1)
+        for ranks in (2, 3):
+            self.search(f"{ranks}.nc", "--force", prefix=mpirun(ranks))
+        self.same("model.nc", "2.nc", "3.nc")
+        killed = subprocess.Popen([*map(str, (BIN / "trainer", "--recipe", "auto", "-i", "train.nc", "-i", "items.nc", "--item-features",
+                                              "items", "-n", "killed.nc", "--run-dir", "run", "--force", *self.settings))],
+                                  cwd=self.folder, stderr=subprocess.PIPE, text=True)
+        most = self.random.randint(1, 3)
+        for line in killed.stderr:
+            if f"candidate {most}: " in line:
+                break
+        killed.kill()
+        killed.communicate()
+        if self.path("killed.search.json").exists():
+            kept, self.rows = self.read("items.nc"), [[0] if not row or self.random.random() < 0.5 else [row[0]] for row in self.rows]
+            self.write_items([*self.rows[:-1], [*range(self.features)]])
+            said = self.run_program("trainer", "--recipe", "auto", "-i", "train.nc", "-i", "items.nc", "--item-features", "items", "-n",
+                                    "killed.nc", *self.settings, "--resume").stderr
+            self.assertIn("killed.search.json: the search that it records had another content of the data", said)
+            self.path("items.nc").write_bytes(kept)
+        self.search("killed.nc", "--resume")
+        self.same("model.nc", "killed.nc")
+
+    def test_what_is_chosen_is_the_training_of_its_descriptor(self):
+        self.search("model.nc")
+        self.succeed("trainer", "--repeat", "run/run.json", "-n", "again.nc")
+        self.same("model.nc", "again.nc")
+        network = self.network()
+        if network["Training"].get("Method") == "Ease":
+            return
+        self.assertIn("items", [layer.get("Features") for layer in network["Layers"]])
+        with netCDF4.Dataset(self.path("model.nc")) as file:
+            self.assertIn("layer2_featureStart", file.variables)
+
+    def test_ease_that_is_chosen_has_none_and_says_so(self):
+        self.settings = ["--epochs", 1, "--budget", 5000, "--rate", 1e-7, "--seed", 1]
+        said = self.search("model.nc").stderr
+        told = ("EASE, which is chosen, has no features of items: new items need --known-features, or choose --recipe sigmoid or softmax")
+        self.assertEqual(told in said, self.network()["Training"].get("Method") == "Ease", said)
+        self.succeed("predictor", "-n", "model.nc", "--data", "train.nc", "-k", "3", "-s", "recommended.txt")
 
 
 if __name__ == "__main__":

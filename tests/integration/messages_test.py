@@ -37,10 +37,10 @@ IMPORTING = (
      "--split ratio:0.5: expected two shares (train/test) or three (train/validation/test), each above 0"),
     ("importer", (*IMPORT, "-i", "requests.txt", "--split", "halves"), 2,
      "--split halves: expected ratio:0.8/0.1/0.1, ratio:0.8/0.2, leave-one-out, time:2026-01-31, "
-     "time:2026-01-30/2026-01-31 or leave-last-out"),
+     "time:2026-01-30/2026-01-31, leave-last-out or new-items:0.1"),
     ("importer", (*IMPORT, "-i", "requests.txt", "--split", "time:2026-02-30"), 2,
      "--split time:2026-02-30: expected ratio:0.8/0.1/0.1, ratio:0.8/0.2, leave-one-out, time:2026-01-31, "
-     "time:2026-01-30/2026-01-31 or leave-last-out"),
+     "time:2026-01-30/2026-01-31, leave-last-out or new-items:0.1"),
     ("importer", (*IMPORT, "-i", "requests.txt", "--split", "time:2026-02-03/2026-02-03"), 2,
      "--split time: expected one time (test begins) or two, the earlier first (validation begins, test begins)"),
     ("importer", (*IMPORT, "-i", "requests.txt", "--split", "leave-last-out"), 2,

@@ -168,8 +168,9 @@ def test_split_by_items(shop, draw):
     share = float(draw.uniform(0.05, 0.6))
     parts = labelled(shop).split(f"new-items:{share:.3f}", seed=int(draw.integers(2**60)))
     train, test = parts.train, parts.test
-    new = round(float(f"{share:.3f}") * shop.known)
-    assert train.shape == (shop.users.shape[0], shop.known - new) and parts.shape[1] == shop.known
+    new = shop.known - train.shape[1]
+    assert abs(new - float(f"{share:.3f}") * shop.known) <= 0.5 and parts.shape[1] == shop.known
+    assert train.shape[0] == ((parts.matrix[:, :-new] != 0).sum(axis=1) > 0).sum()
     assert parts.feature_labels[:train.shape[1]] == train.feature_labels
     assert sorted(parts.feature_labels) == sorted(shop.labels[:shop.known])
     assert test.matrix[:, train.shape[1]:].nnz == 0 and test.targets[:, :train.shape[1]].nnz == 0

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recommender(recipe="auto"): what it chooses is told, goes with the model, and is that of the trainer."""
 import json
+import logging
 import pickle
 import signal
 
@@ -100,7 +101,7 @@ def test_what_does_not_go_with_it_is_refused():
             norn.Recommender(recipe="auto", device="cpu", **settings).fit(matrix)
         assert message in str(told.value)
     with pytest.raises(norn.UsageError, match="`budget` is what `recipe` auto may spend"):
-        norn.Recommender(budget=3, device="cpu").fit(matrix)
+        norn.Recommender(recipe="sigmoid", budget=3, device="cpu").fit(matrix)
     with pytest.raises(norn.UsageError, match="a descriptor is of one network"):
         norn.train({"Recipe": "auto"}, {"data_input": matrix, "data_output": matrix})
 
@@ -112,3 +113,61 @@ def test_data_of_which_nothing_can_be_held_back(draw):
     assert "too little data" in model.chosen_["not_searched"]
     same(model, norn.Recommender(epochs=5, device="cpu", threads=1, seed=3).fit(matrix))
     json.dumps(model.chosen_)
+
+
+def same_as_named(matrix, recipe, given, fit=None):
+    """Nothing named is what that recipe is."""
+    one = norn.Recommender(device="cpu", seed=3, **given).fit(matrix, **(fit or {}))
+    same(one, norn.Recommender(recipe=recipe, device="cpu", seed=3, **given).fit(matrix, **(fit or {})))
+    assert (one.chosen_ is not None) == (recipe == "auto")
+    return one
+
+
+def test_without_settings_it_measures_and_with_them_it_is_the_plain_recipe(draw, caplog):
+    matrix = planted(draw, users=60, items=25)
+    with caplog.at_level("WARNING", "norn"):
+        same_as_named(matrix, "auto", {"budget": 2.5})
+    said = [one.getMessage() for one in caplog.records if one.levelname == "WARNING"]
+    assert len([one for one in said if one.startswith("recipe auto: budget 2.5, at most about ")]) == 1  # named, it is no warning
+    caplog.clear()
+    one = draw.choice(["epochs", "hidden", "rate", "batch", "lambda_", "validate_every", "validation"])
+    given = {"epochs": {"epochs": 3}, "hidden": {"hidden": 4}, "rate": {"rate": 0.01}, "batch": {"batch": 16}, "lambda_": {"lambda_": 1e-4},
+             "validate_every": {"validation_split": 0.2, "validate_every": 50}, "validation": {}}[one]
+    with caplog.at_level("WARNING", "norn"):
+        same_as_named(matrix, "sigmoid", given, {"validation": 0.2} if one == "validation" else None)
+    assert not [told for told in caplog.records if "recipe auto" in told.getMessage()]
+
+
+def test_nothing_is_told_to_those_who_want_no_warnings_and_the_log_is_as_it_was(draw, caplog):
+    log = logging.getLogger("norn")
+    before = log.level, list(log.filters)
+    with caplog.at_level("ERROR", "norn"):
+        norn.Recommender(device="cpu", budget=2, seed=1).fit(planted(draw, users=40, items=20))
+        assert not caplog.records
+    with pytest.raises(norn.DataError):
+        norn.Recommender(device="cpu", seed=1).fit(sp.csr_matrix((3, 4), dtype=np.float32))
+    assert (log.level, list(log.filters)) == before
+
+
+def test_too_little_data_is_the_plain_recipe_and_says_so(draw, caplog):
+    matrix = sp.csr_matrix(np.eye(5, dtype=np.float32)[draw.integers(5, size=20)])
+    with caplog.at_level("WARNING", "norn"):
+        norn.Recommender(device="cpu", seed=1).fit(matrix)
+    assert "too little data to hold anything back" in caplog.text
+
+
+def test_a_default_that_is_interrupted_is_gone_on_with_and_a_plain_model_stays_plain(draw):
+    matrix = planted(draw, users=50, items=25)
+    straight = norn.Recommender(budget=3, device="cpu", seed=3).fit(matrix)
+    model = norn.Recommender(budget=3, device="cpu", seed=3)
+    try:
+        model.fit(matrix, callbacks=Interrupt(int(draw.integers(1, 4))))
+    except KeyboardInterrupt:
+        model.fit(matrix, resume=True)
+    same(model, straight)
+    assert pickle.loads(pickle.dumps(model)).get_params() == model.get_params()
+    grown = norn.Recommender(device="cpu", seed=3).partial_fit(matrix, epochs=2)
+    assert grown.chosen_ is None
+    named = norn.Recommender(recipe="sigmoid", device="cpu", seed=3).partial_fit(matrix, epochs=2)
+    same(grown.fit(matrix, resume=True), named.fit(matrix, resume=True))
+    assert grown.chosen_ is None and len(grown.history) == len(named.history)

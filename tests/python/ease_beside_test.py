@@ -83,7 +83,8 @@ def test_it_is_saved_and_read_and_stays_as_it_is(draw, tmp_path):
     for trained in (model, again):
         with pytest.raises(norn.UsageError) as caught:
             trained.partial_fit(matrix)
-        assert "the model: has EASE beside its network, and steps would change both; train it anew, on all data" in str(caught.value)
+        assert "the model: has EASE beside its network, and steps would change both; train it anew, on all data, " \
+            "or with `recipe` sigmoid a model that can be gone on with" in str(caught.value)
 
 
 def test_the_trainer_makes_the_same_bytes_again_and_resumed(draw, programs, tmp_path):

@@ -85,6 +85,7 @@ def test_its_words_are_ours(draw):
     assert (one[0] == other[0]).all() and (one[1] == other[1]).all()
     assert theirs.set_params(factors=3, iterations=5).get_params()["hidden"] == 3 and theirs.get_params()["epochs"] == 5
     assert Autoencoder(use_gpu=True).get_params()["device"] == "cuda" and Autoencoder().get_params() == norn.Recommender().get_params()
+    assert Autoencoder(use_gpu=False, random_state=seed).fit(baskets.matrix, False).chosen_ is None  # one training, without a search
 
 
 def test_every_word_of_its_models_is_known():

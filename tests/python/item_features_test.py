@@ -109,9 +109,32 @@ def test_what_are_no_features_is_refused(shop, wrong, problem):
 
 
 def test_recipes_without_features_refuse_them(shop):
-    for recipe in ("ease", "auto"):
-        with pytest.raises(norn.UsageError, match="(?i)features"):
-            norn.Recommender(recipe=recipe).fit(shop.users, item_features=shop.features)
+    with pytest.raises(norn.UsageError, match="(?i)features"):
+        norn.Recommender(recipe="ease").fit(shop.users, item_features=shop.features)
+
+
+def test_a_search_gives_them_to_every_network_and_new_items_come(shop, draw):
+    named = {item: [f"group {shop.group_of[item]}"] for item in range(shop.items)}
+    usual = {"recipe": "auto", "epochs": int(draw.integers(1, 9)), "budget": 4, "seed": 2, "device": "cpu"}
+    model = norn.Recommender(**usual, threads=1).fit(shop.users, item_features=named)
+    other = norn.Recommender(**usual, threads=3).fit(shop.users, item_features=named)
+    assert model.chosen_ == other.chosen_
+    for one, two in zip(scores(model, shop), scores(other, shop)):
+        np.testing.assert_array_equal(one, two)
+    is_ease = model.chosen_["candidates"][model.chosen_["chosen"]]["recipe"] == "ease"
+    assert any("Features" in layer for layer in model.network_.descriptor["Layers"]) != is_ease
+    model.add_items({"new": ["group 0"], "other": ["group 1"]}, known_features=named if is_ease else None)
+    ids, _ = model.recommend(shop.users, N=2, items=[shop.items, shop.items + 1], filter_already_liked_items=False)
+    own = np.arange(shop.users.shape[0]) % shop.groups
+    first = ids[:, 0] - shop.items
+    assert (first[own == 0] == 0).mean() + (first[own == 1] == 1).mean() > 1.0
+
+
+def test_a_search_of_other_features_is_another_search(shop):
+    usual = {"recipe": "auto", "epochs": 3, "budget": 3.5, "seed": 2, "device": "cpu"}
+    with_them = norn.Recommender(**usual).fit(shop.users, item_features=shop.features)
+    without = norn.Recommender(**usual).fit(shop.users)
+    assert with_them.chosen_["candidates"][0]["value"] != without.chosen_["candidates"][0]["value"]
 
 
 def test_exported_vectors_have_them(shop):

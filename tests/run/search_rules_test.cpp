@@ -50,6 +50,10 @@ std::vector<Tried> searched(const SearchFacts& facts, double budget, const Value
   }
 }
 
+Index ease_in(const std::vector<Tried>& tried) {
+  return std::ranges::count_if(tried, [](const Tried& one) { return !one.candidate.is_network(); });
+}
+
 std::vector<std::string> names_of(const std::vector<Tried>& tried) {
   std::vector<std::string> names;
   for (const Tried& one : tried) names.push_back(name_of(one.candidate));
@@ -179,6 +183,39 @@ TEST(SearchRules, EaseThatCostsMoreThanItsShareIsNotTried) {
   facts.has_ease = true;
   for (const Tried& one : searched(facts, 6.0, rising(0.01, 0.01, 0.01)))
     EXPECT_TRUE(one.candidate.is_network());
+}
+
+TEST(SearchRules, EaseByItselfIsComputedNoMoreOftenThanIsSaidAndBesideEveryNetwork) {
+  std::mt19937_64 random(std::random_device{}());
+  for (int i = 0; i < 200; ++i) {
+    SearchFacts facts = drawn_facts(random);
+    const double budget = 1.0 + 29.0 * std::uniform_real_distribution<>()(random);
+    const Index alone = times_of_ease(facts, budget);
+    const auto any = [&](const Candidate&) { return std::uniform_real_distribution<>()(random); };
+    const auto found = searched(facts, budget, any);
+    EXPECT_LE(ease_in(found), alone) << budget << " " << testing::PrintToString(names_of(found));
+    if (!facts.has_ease || !has_room_for_ease(facts, budget)) {
+      EXPECT_EQ(alone, 0);
+      continue;
+    }
+    EXPECT_GE(alone, budget > 6.0 ? 3 : 0);
+    facts.has_sums = true;
+    const std::vector<Tried> lost = searched(facts, budget, [](const Candidate&) { return 1.0; });
+    EXPECT_GE(times_of_ease(facts, budget), Index(lost.size()) + 1);
+  }
+}
+
+TEST(SearchRules, FeaturesOfItemsMakeEveryNetworkDearerAndNotEase) {
+  std::mt19937_64 random(std::random_device{}());
+  for (int i = 0; i < 50; ++i) {
+    SearchFacts facts = drawn_facts(random);
+    Candidate ease;
+    ease.recipe = RecipeKind::ease;
+    const double plain = cost_of(ease, facts).in_search();
+    facts.features = Index(1 + random() % 10000);
+    EXPECT_LT(cost_of(ease, facts).in_search(), plain);
+    EXPECT_DOUBLE_EQ(cost_of({}, facts).training, 1.0);
+  }
 }
 
 TEST(SearchRules, WhatTheBudgetHasNoRoomForIsSaidWhereItsDirectionWon) {

@@ -48,6 +48,20 @@ std::string step_line(const PlanSettings& settings, const WorkPlan& work, double
       with_thousands((long long)(seconds > 0 ? double(settings.batch) / seconds : 0.0)));
 }
 
+// EASE in a search: a line.
+std::string ease_text(const run::EasePlan& ease, double budget) {
+  const std::string bytes = human_bytes(double(ease.bytes));
+  if (ease.times == 0)
+    return fmt::format("  EASE is not tried: a budget of {:g} has no room for it\n", budget);
+  if (!ease.fits())
+    return fmt::format("  EASE is not tried: it needs {} of main memory, and {} are available\n",
+                       bytes, human_bytes(double(ease.available_bytes)));
+  return fmt::format(
+      "  EASE is tried, too: {} of main memory beside a network's, about {} each time, about "
+      "{}\n",
+      bytes, human_seconds(ease.seconds), counted(ease.times, "time"));
+}
+
 // "105", or "105 = 7 x 5 x 3" of a layer with several axes.
 std::string units_text(const LayerPlan& layer) {
   return with_thousands(layer.units) + (layer.extent.empty() ? "" : " = " + layer.extent);
@@ -117,14 +131,18 @@ std::string step_text(const PlanSettings& settings, const WorkPlan& work, const 
 }
 
 std::string search_text(const PlanSettings& settings, const TrainingDescriptor& training,
-                        const StepPlan& step, double budget) {
+                        const StepPlan& step, double budget,
+                        const std::optional<run::EasePlan>& ease) {
   const Index examples = settings.sets.front().examples;
   const Index steps = training.epochs * ((examples + training.batch - 1) / training.batch);
   const double seconds = double(steps) * step.seconds();
   return fmt::format(
-      "\nrecipe auto: begins with this network; budget {:g}, at most about {} in all, of {} for a "
-      "training of {} steps\n",
-      budget, human_seconds(budget * seconds), human_seconds(seconds), with_thousands(steps));
+             "\nrecipe auto: begins with this network; budget {:g}, at most about {} in all, of {} "
+             "for a "
+             "training of {} steps\n",
+             budget, human_seconds(budget * seconds + (ease ? ease->most_seconds() : 0.0)),
+             human_seconds(seconds), with_thousands(steps)) +
+         (ease ? ease_text(*ease, budget) : std::string());
 }
 
 }  // namespace norn::tools

@@ -6,6 +6,7 @@
 #include "src/nn/json_value.h"
 #include "src/run/plan_parts.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,9 +20,11 @@ std::string plan_text(const MemoryPlan& plan, const PlanSettings& settings,
 std::string step_text(const PlanSettings& settings, const WorkPlan& work,
                       const MachineDescription& measured, double seconds);
 std::string step_text(const PlanSettings& settings, const WorkPlan& work, const StepTime& time);
-/// What the recipe "auto" may take of a budget in trainings, each of which makes such steps.
+/// What the recipe "auto" may take of a budget in trainings, each of which makes such steps, with
+/// EASE beside them where it is for the data.
 std::string search_text(const PlanSettings& settings, const TrainingDescriptor& training,
-                        const StepPlan& step, double budget);
+                        const StepPlan& step, double budget,
+                        const std::optional<run::EasePlan>& ease);
 
 /// Layers, memory, the step, and steps on 1, 2, 4 ... ranks of a machine. `tensors`: as of
 /// program_text().

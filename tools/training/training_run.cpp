@@ -135,7 +135,7 @@ class TrainerRun {
       return 0;
     }
     const run::RunPlan plan = run::plan(options_);
-    print_plan(*plan.run);
+    print_plan(*plan.run, plan.ease);
     require_memory(plan.run->memory, plan.run->settings, plan.available_bytes);
     return 0;
   }
@@ -146,7 +146,7 @@ class TrainerRun {
   }
 
   // Ranks measure together how fast they exchange data; rank 0 alone what it computes.
-  void print_plan(const run::PreparedRun& plan) {
+  void print_plan(const run::PreparedRun& plan, const std::optional<run::EasePlan>& ease) {
     const PlanSettings& settings = plan.settings;
     const Links links = links_of(*plan.context);
     if (session_.rank() != 0) return;
@@ -166,7 +166,7 @@ class TrainerRun {
     print_results(fmt::format("\n{}", program_text(step, shown_tensors(plan.graph, settings))));
     if (run::is_automatic(options_))
       print_results(search_text(settings, plan.graph.network.training, step,
-                                options_.budget.value_or(run::kSearchBudget)));
+                                options_.budget.value_or(run::kSearchBudget), ease));
   }
 
   // How the ranks of this run exchange data; nothing for one. All of them ask together.

@@ -66,6 +66,7 @@ struct SplitRule {
     leave_one_out,   ///< one entry of each example at random
     time,            ///< by the times of the entries
     leave_last_out,  ///< the newest entry of each example
+    new_items,       ///< entries of a share of the features, which training does not have
   };
   enum class Unit {
     entry,    ///< each example's entries are shared out; inputs are always the training entries
@@ -75,7 +76,8 @@ struct SplitRule {
   };
   Kind kind = Kind::none;
   Unit unit = Unit::entry;
-  std::vector<double> ratios;  ///< train, test or train, validation, test; of any sum
+  /// Train, test or train, validation, test, of any sum; of `new_items` the share that is held out.
+  std::vector<double> ratios;
   std::uint64_t seed = 1;
   /// Of `time`, ascending, as parse_time() gives them: before the first is training, from the last
   /// on test, between two validation.
@@ -154,6 +156,7 @@ struct ImportReport {
   Index repeated_examples = 0;  ///< lines merged with or replaced by another
   Index malformed = 0;          ///< lines, or images, passed over
   Index only_later = 0;         ///< examples left out: a split by time has none of them in training
+  Index only_new = 0;           ///< examples left out: they have none of the items of training
   Index before_newest = 0;  ///< of leave-last-out: held out, and older than the newest of training
 };
 

@@ -18,11 +18,22 @@ namespace norn::run {
 struct PreparedRun;
 struct MachinePlanParts;
 
+/// What EASE takes of main memory and time in a search of the recipe "auto".
+struct EasePlan {
+  std::int64_t bytes = 0;
+  std::int64_t available_bytes = 0;
+  double seconds = 0.0;  ///< each time
+  Index times = 0;       ///< about; 0: the budget has no room for it
+  bool fits() const { return bytes <= available_bytes; }
+  double most_seconds() const { return fits() ? double(times) * seconds : 0.0; }
+};
+
 /// A run's memory on the device that it would compute on. Nothing large has been allocated.
 struct RunPlan {
   Index weights = 0;                 ///< of all layers, over all ranks
   std::int64_t memory_bytes = 0;     ///< that the rank takes which needs the most
   std::int64_t available_bytes = 0;  ///< of this one
+  std::optional<EasePlan> ease;  ///< of the recipe "auto", where the data are such as EASE is for
   std::shared_ptr<Communicator> ranks;
   std::shared_ptr<const PreparedRun> run;  ///< for Norn's own programs
 

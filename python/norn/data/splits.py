@@ -75,15 +75,11 @@ def _tell_of_later(times: Any, part: Array, place: str) -> None:
 def items_first(split: str, width: int, seed: int) -> tuple[Array, int]:
     """For "new-items:0.1": all items, those that training is to know first, and how many these are. Raises UsageError for a share that
     leaves none of either."""
-    try:
-        share = float(split.removeprefix("new-items:"))
-    except ValueError:
-        share = 0.0
-    new = round(share * width) if 0.0 < share < 1.0 else 0
-    if not 0 < new < width:
-        raise UsageError(f"`split` {split}: of {width} items it must hold back some and leave some; give a share such as new-items:0.1")
-    order = np.random.default_rng(count("seed", seed, 0, 2**64 - 1)).permutation(width)
-    return np.concatenate([np.sort(order[new:]), np.sort(order[:new])]), width - new
+    from .. import _core
+
+    settings = {"split": split, "seed": count("seed", seed, 0, 2**64 - 1)}
+    _, _, part = _core.share_out(settings, np.array([0, width], np.int64), np.arange(width, dtype=np.uint32), b"", None)
+    return np.argsort(part, kind="stable"), int(np.count_nonzero(part == 0))
 
 
 def _parts_of_entries(rows: Rows, names: list[str], part: Array) -> list[Part]:

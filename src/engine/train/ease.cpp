@@ -8,7 +8,9 @@
 #include "src/engine/train/device_inverse.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -19,6 +21,9 @@ namespace {
 constexpr Index kReadEntries = Index(1) << 22;  // about, at a time
 constexpr Index kItems = 16;                    // whose sums a task makes
 constexpr Index kRows = 64;                     // that a task fills
+constexpr Index kProbeItems = 1024;             // of which large inverses are no faster
+constexpr int kProbes = 2;
+constexpr double kLeastSeconds = 1e-6;  // that a clock can tell
 
 std::vector<Index> range(Index first, Index end) {
   std::vector<Index> numbers(std::size_t(end - first));
@@ -188,6 +193,24 @@ Matrix<double> ease_inverse(const EaseData& data, double lambda, Executor& lanes
         "give a larger one, or leave it out, and it follows from the data",
         lambda));
   return matrix;
+}
+
+double measure_ease_rate(Index items, Executor& executor) {
+  const Index n = std::clamp<Index>(items, 1, kProbeItems);
+  Matrix<double> matrix(n, n);
+  double least = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kProbes; ++i) {  // the first also touches the memory
+    const MatrixView<double> a = matrix.view();
+    for (Index r = 0; r < n; ++r) {
+      std::fill_n(a.row(r), n, 1.0);
+      a(r, r) = double(n);
+    }
+    const auto began = std::chrono::steady_clock::now();
+    invert_symmetric(executor, a);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
+    least = std::min(least, took.count());
+  }
+  return double(n) * double(n) * double(n) / std::max(least, kLeastSeconds);
 }
 
 void set_ease_weights(const Matrix<double>& inverse, const std::vector<double>& factors,

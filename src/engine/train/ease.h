@@ -51,6 +51,10 @@ class EaseData {
 Matrix<double> ease_inverse(const EaseData& data, double lambda, Executor& lanes,
                             const Compute& compute);
 
+/// Multiplications with additions a second of such an inverse, by one of no more than 1024 items:
+/// measures for a small part of a second.
+double measure_ease_rate(Index items, Executor& executor);
+
 /// The weights of an edge between as many units, from P, which rank 0 has; the rows are multiplied
 /// by `factors` [items], or by 1 where there are none. All ranks call it together.
 void set_ease_weights(const Matrix<double>& inverse, const std::vector<double>& factors,

@@ -69,9 +69,11 @@ NetworkDescriptor without_ease_beside(NetworkDescriptor network) {
 
 void require_no_ease_beside(const NetworkDescriptor& network, const std::string& where) {
   if (has_ease_beside(network))
-    throw UsageError(fmt::format(
-        "{}: has EASE beside its network, and steps would change both; train it anew, on all data",
-        where));
+    throw UsageError(
+        fmt::format("{}: has EASE beside its network, and steps would change both; train it anew, "
+                    "on all data, or "
+                    "with `recipe` sigmoid a model that can be gone on with",
+                    where));
 }
 
 void require_ease_beside(const NetworkDescriptor& network, const std::string& where) {

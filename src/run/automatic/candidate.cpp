@@ -40,10 +40,11 @@ Work work_of(const Candidate& candidate, const SearchFacts& facts) {
   const double entries = double(std::max<std::int64_t>(1, facts.data.entries));
   const double items = double(std::max<Index>(1, facts.data.width));
   const double row = entries / examples;
-  const double inverse = items * items * items + entries * row;
+  const double inverse = work_of_ease(facts);
   if (!candidate.is_network()) return {inverse, entries * items};
   NetworkDescriptor network = network_of(candidate, facts);
-  const double forward = double(hidden_of(network)->units()) * (row + items) * examples;
+  const double forward =
+      double(hidden_of(network)->units()) * (row + items + double(facts.features)) * examples;
   const double sums = facts.has_sums ? inverse + kSums * (forward + entries * items) : 0.0;
   return {kPasses * double(network.training.epochs) * forward, kEvaluations * forward + sums};
 }
@@ -83,6 +84,13 @@ NetworkDescriptor network_of(const Candidate& candidate, const SearchFacts& fact
     training.ease_lambda = float(candidate.ease_lambda);
   }
   return network;
+}
+
+double work_of_ease(const SearchFacts& facts) {
+  const double entries = double(std::max<std::int64_t>(1, facts.data.entries));
+  const double items = double(std::max<Index>(1, facts.data.width));
+  return items * items * items +
+         entries * (entries / double(std::max<Index>(1, facts.data.examples)));
 }
 
 CandidateCost cost_of(const Candidate& candidate, const SearchFacts& facts) {

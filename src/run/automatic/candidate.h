@@ -33,6 +33,7 @@ struct SearchFacts {
   RecipeWishes wishes;  ///< what is given; it is not searched
   bool rate_is_given = false;
   bool length_is_given = false;
+  Index features = 0;     ///< of units, which every network learns of, too
   bool has_ease = false;  ///< the data are such as EASE is for
   bool has_sums = false;  ///< and EASE is tried beside every network, too
 };
@@ -48,5 +49,8 @@ struct CandidateCost {
   double in_search() const { return training + validation; }
 };
 CandidateCost cost_of(const Candidate& candidate, const SearchFacts& facts);
+
+/// Multiplications with additions of one computation of EASE.
+double work_of_ease(const SearchFacts& facts);
 
 }  // namespace norn::run

@@ -6,12 +6,14 @@
 #include "src/base/atomic_file.h"
 #include "src/base/files.h"
 #include "src/base/text.h"
+#include "src/data/contents_checksum.h"
 #include "src/engine/data/data_names.h"
 #include "src/engine/train/ease.h"
 #include "src/engine/train/validating.h"
 #include "src/nn/descriptor_json.h"
 #include "src/run/automatic/conclusion.h"
 #include "src/run/automatic/data_facts.h"
+#include "src/run/automatic/ease_part.h"
 #include "src/run/automatic/prediction.h"
 #include "src/run/automatic/settings.h"
 #include "src/run/model_session.h"
@@ -19,6 +21,7 @@
 #include "src/run/ranks.h"
 #include "src/run/resumed_run.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -74,9 +77,7 @@ class Search {
 
  private:
   NetworkDescriptor described(const Candidate& candidate) const {
-    NetworkDescriptor network = network_of(candidate, facts_);
-    name_data_sets(network, sources_);
-    return network;
+    return run::described(candidate, facts_, sources_);
   }
 
   std::vector<Tried> tried(std::size_t count) const {
@@ -94,36 +95,20 @@ class Search {
     PreparedRun run;
     run.data = bind_data(start, part, log_);
     note_origin(start.network, *run.data);
-    const int target = int(start.network.layers.size()) - 1;
-    facts_.has_ease = allows_ease() && is_true([&] {
-                        return are_for_ease(run.data->set_of(0), run.data->set_of(target));
-                      });
+    const auto& layers = start.network.layers;
+    const int target =
+        int(std::ranges::find(layers, LayerKind::output, &LayerDescriptor::kind) - layers.begin());
     run.validation = open_validation(part, start.network, *run.data, log_);
     const bool by_entry = start.network.training.validation.by == ValidationBy::entry;
-    if (!part.validation.has_data() && !is_true([&] {
+    if (!part.validation.has_data() && !rank_0_finds(communicator_, [&] {
           return hides_anything(*run.data, *run.validation.data.data, target, by_entry);
         }))
       return false;
     make_run_graph(start, part, communicator_, {}, run);
     plan_on_device(part, communicator_, run);
     require_memory(run.memory, run.settings, run.available_bytes);
-    facts_.has_sums = facts_.has_ease && has_room_for_ease(facts_, story_.budget) &&
-                      fits_ease(run.data->set_of(0), facts_.data.width, run);
-    tell_budget(start.network.training, run);
-    return true;
-  }
-
-  // By the settings that are given: EASE counts every entry once.
-  bool allows_ease() const {
-    Candidate candidate;
-    candidate.recipe = RecipeKind::ease;
-    NetworkDescriptor network = described(candidate);
-    put_settings(candidate_options(options_, network, 1), network, {});
-    try {
-      require_ease(network, sources_.where);
-    } catch (const UsageError&) {
-      return false;
-    }
+    tell_budget(start.network.training, run,
+                plan_ease(options_, sources_, run, story_.budget, facts_));
     return true;
   }
 
@@ -136,6 +121,9 @@ class Search {
     rank_0_alone(communicator_, [&] {
       for (const TrainedSet& set : trained_sets(data)) sets.push(set.name).push(set.checksum);
     });
+    for (const LayerDescriptor& layer : network.layers)
+      if (layer.feature_table)
+        sets.push(layer.features).push(checksum_text(layer.feature_table->checksum()));
     const std::string line = text_of_rank_0(communicator_, origin.set("sets", sets).line());
     journal_.origin = parse_json(line, "origin");
   }
@@ -148,23 +136,18 @@ class Search {
     return !known.info().shares_units_with(all.info()) || hides_entries(known, all);
   }
 
-  // Rank 0 looks, for all.
-  bool is_true(const std::function<bool()>& of_data) const {
-    bool found = false;
-    rank_0_alone(communicator_, [&] { found = of_data(); });
-    return communicator_.any(found);
-  }
-
-  void tell_budget(const TrainingDescriptor& training, const PreparedRun& run) const {
+  void tell_budget(const TrainingDescriptor& training, const PreparedRun& run,
+                   const std::optional<EasePlan>& ease) const {
     const double step = predict_step_seconds(run, communicator_);
     const Index examples = run.data->examples();
     const Index steps = training.epochs * ((examples + training.batch - 1) / training.batch);
     const double seconds = step * double(steps);
+    const double with_ease = ease ? ease->most_seconds() : 0.0;
     log_.info(fmt::format(
         "recipe auto: budget {:g}, at most about {} in all ({} for a training of the recipe "
         "sigmoid as it is); candidates are compared by {} on {}",
-        story_.budget, human_seconds(story_.budget * seconds), human_seconds(seconds), metric_.name,
-        story_.held_back));
+        story_.budget, human_seconds(story_.budget * seconds + with_ease), human_seconds(seconds),
+        metric_.name, story_.held_back));
   }
 
   // The journal of a search that goes on, the same on all ranks, or a new one.

@@ -199,6 +199,24 @@ bool has_room_for_ease(const SearchFacts& facts, double budget) {
   return most_ease(facts, budget) >= kLeastEase;
 }
 
+Index times_of_ease(const SearchFacts& facts, double budget) {
+  if (!facts.has_ease || !has_room_for_ease(facts, budget)) return 0;
+  Index most_alone = 0, most_networks = 0;
+  for (const double growth : {1.0, 1.0 + 2.0 * kClear}) {
+    std::vector<Tried> tried;
+    Index networks = 0;
+    double value = 1.0;
+    while (const auto next = next_candidate(facts, tried, budget).candidate) {
+      networks += next->is_network();
+      tried.push_back({*next, value, false});
+      value *= growth;
+    }
+    most_alone = std::max(most_alone, Index(tried.size()) - networks);
+    most_networks = std::max(most_networks, networks);
+  }
+  return most_alone + (facts.has_sums ? most_networks + 1 : 0);
+}
+
 bool is_clearly_better(double value, double than) {
   return value > (1.0 + kClear) * than;
 }

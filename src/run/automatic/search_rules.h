@@ -33,6 +33,10 @@ NextCandidate next_candidate(const SearchFacts& facts, const std::vector<Tried>&
 /// Whether EASE, with a few values of lambda, is no more than a part of the budget.
 bool has_room_for_ease(const SearchFacts& facts, double budget);
 
+/// About how often EASE is computed: by itself, beside every network, and beside what is chosen, as
+/// often as in searches in which no move wins, or every one.
+Index times_of_ease(const SearchFacts& facts, double budget);
+
 /// Whether a value is better than another one by more than half a percent, which the draws of a
 /// training alone seldom bring.
 bool is_clearly_better(double value, double than);

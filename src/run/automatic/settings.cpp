@@ -57,6 +57,7 @@ void check_metric(const std::string& text, OptionFaults& faults) {
 
 // EASE knows of lambda alone.
 void leave_out_steps(TrainOptions& options) {
+  options.item_features.clear();
   options.batch.reset();
   options.epochs.reset();
   options.rate.reset();
@@ -94,8 +95,6 @@ void check_automatic(const TrainOptions& options, OptionFaults& faults) {
   refuse(faults, validation.split && *validation.split == 0.0f && !validation.has_data(),
          "validation_split",
          "which chooses by what is held back, where it is 0; give 0.2, or leave it out");
-  refuse(faults, !options.item_features.empty(), "item_features",
-         "whose candidates have none; choose `recipe` sigmoid or softmax");
   check_metric(validation.keep_best, faults);
 }
 
