@@ -273,8 +273,11 @@ void UnitLayer::backward(const Compute& compute, Index examples, const StepPosit
 void UnitLayer::undo_activation(const Compute& compute, Index examples,
                                 const StepPosition& position) {
   if (descriptor().dropout > 0.0f) undo_dropout(compute, examples, position);
+  MatrixView<Bfloat16> bf16;
+  if (settings_.gives_bf16_delta && !descriptor().batch_normalization)
+    bf16 = bf16_deltas.first_rows(examples);
   compute.kernels.pointwise->multiply_slope(pointwise_activation(descriptor()),
-                                            slope_values(examples), delta(examples));
+                                            slope_values(examples), delta(examples), bf16);
 }
 
 void UnitLayer::sum_bias_gradient(const Compute& compute, const WeightStep& step, Range units,

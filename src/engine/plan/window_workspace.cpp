@@ -43,9 +43,8 @@ class Needs {
     return rounds_ && can_read(window, filters);
   }
   static void raise(Index& most, Index elements) { most = std::max(most, elements); }
-  Index rows_of(const Window& window) const {
-    return std::min(facts_.example_capacity() * window.out_places(),
-                    rows_of_piece(depth_of(window), rounds_));
+  Index rows_of(const Window& window, Index examples) const {
+    return std::min(examples * window.out_places(), rows_of_piece(depth_of(window), rounds_));
   }
 
   // `is_rounded`: the operand has a bf16 copy.
@@ -59,14 +58,14 @@ class Needs {
       return;
     }
     const Index depth = depth_of(window);
-    raise(rounds_ ? rounded_piece_ : piece_, rows_of(window) * depth);
+    raise(rounds_ ? rounded_piece_ : piece_, rows_of(window, facts_.example_capacity()) * depth);
     raise(rounds_ ? rounded_filters_ : filters_, filters * depth);
   }
   void add_gradient(const Window& window, Index filters, bool is_rounded, bool has_delta) {
     const Index examples = ExamplePartition::make(facts_.batch()).run_length();
     if (!reads(window, filters)) {
       raise(filters_, filters * depth_of(window));
-      if (rounds_) raise(operands_, rows_of(window) * filters);
+      if (rounds_) raise(operands_, rows_of(window, examples) * filters);
       return;
     }
     if (!is_rounded) raise(rounded_piece_, examples * window.places() * window.channels);
@@ -76,9 +75,10 @@ class Needs {
   }
   // Windows that are written out, and the operands of that.
   void add_delta(const Window& window, Index filters) {
-    raise(piece_, rows_of(window) * depth_of(window));
+    const Index rows = rows_of(window, facts_.example_capacity());
+    raise(piece_, rows * depth_of(window));
     raise(rounds_ ? rounded_filters_ : filters_, filters * depth_of(window));
-    if (rounds_) raise(operands_, rows_of(window) * filters);
+    if (rounds_) raise(operands_, rows * filters);
   }
 
   const StepFacts& facts_;

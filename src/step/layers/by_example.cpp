@@ -171,7 +171,8 @@ void ExampleDelta::run(State& state) const {
   }
   if (!d.empty() && rules_of(unit.descriptor().type).has_activation)
     unit.undo_activation(compute, own.rows(), state.now.position);
-  if (unit.descriptor().batch_normalization) normalise_backward(state, layer, own, d);
+  if (!unit.descriptor().batch_normalization) return;
+  normalise_backward(state, layer, own, d);
   if (!unit.bf16_deltas.empty() && !d.empty())
     compute.kernels.pointwise->cast_to_bf16(d, unit.bf16_deltas.first_rows(own.rows()));
 }
