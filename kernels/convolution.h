@@ -10,7 +10,8 @@ namespace norn {
 /// K filters over the windows of one source, as model files order them: [K x C*taps], the channel
 /// slowest, then z, y, x. A filter is not turned round (cross-correlation, as in DSSTNE and in all
 /// frameworks). Results stand channels last: [E x windows*K], and so do deltas; sources as their
-/// Window says. Results and deltas have no gaps between rows.
+/// Window says. Results and deltas have no gaps between rows. Operands are read as products read
+/// them (kernels/dense.h).
 ///
 /// Nothing of an example depends on the others: not on how many there are, nor on where it stands.
 /// Bits do not depend on lanes.
@@ -22,20 +23,24 @@ class ConvolutionKernels {
   /// t), or z += it. Places outside of the source give nothing.
   ///   x [E x places*C],  filters [K x C*taps],  z [E x windows*K]
   /// Throws ShapeError unless the shapes fit. 2 * E * windows * K * C*taps FLOP.
-  void forward(const Window& window, MatrixView<const float> x, MatrixView<const float> filters,
+  void forward(const Window& window, const DenseOperand& x, MatrixView<const float> filters,
                MatrixView<float> z, Existing existing);
+  /// z = bias + the same.   bias [K]
+  void forward_from_bias(const Window& window, const DenseOperand& x,
+                         MatrixView<const float> filters, VectorView<const float> bias,
+                         MatrixView<float> z);
 
   /// dx = d cost / d x of forward(), or dx += it.
   ///   delta [E x windows*K],  filters [K x C*taps],  dx [E x places*C], as the window orders it
-  void input_delta(const Window& window, MatrixView<const float> delta,
-                   MatrixView<const float> filters, MatrixView<float> dx, Existing existing);
+  void input_delta(const Window& window, const DenseOperand& delta, MatrixView<const float> filters,
+                   MatrixView<float> dx, Existing existing);
 
   /// term = scale * d cost / d filters of these examples: one float32 term of the weights'
   /// gradient. The order of the sum follows from the shapes alone. Inside a task of the executor it
   /// runs on that lane.
   ///   delta [E x windows*K],  x [E x places*C],  term [K x C*taps]
-  void gradient(const Window& window, MatrixView<const float> delta, MatrixView<const float> x,
-                float scale, MatrixView<float> term);
+  void gradient(const Window& window, const DenseOperand& delta, const DenseOperand& x, float scale,
+                MatrixView<float> term);
 
   /// to(e, c*P + p) = from(e, p*C + c): units that stand channels last in the order of files.
   ///   from, to [E x P*C]
@@ -45,14 +50,15 @@ class ConvolutionKernels {
                         Existing existing);
 
  private:
-  virtual void do_forward(const Window& window, MatrixView<const float> x,
-                          MatrixView<const float> filters, MatrixView<float> z,
-                          Existing existing) = 0;
-  virtual void do_input_delta(const Window& window, MatrixView<const float> delta,
+  /// With a bias z begins with it; else `bias` is empty.
+  virtual void do_forward(const Window& window, const DenseOperand& x,
+                          MatrixView<const float> filters, VectorView<const float> bias,
+                          MatrixView<float> z, Existing existing) = 0;
+  virtual void do_input_delta(const Window& window, const DenseOperand& delta,
                               MatrixView<const float> filters, MatrixView<float> dx,
                               Existing existing) = 0;
-  virtual void do_gradient(const Window& window, MatrixView<const float> delta,
-                           MatrixView<const float> x, float scale, MatrixView<float> term) = 0;
+  virtual void do_gradient(const Window& window, const DenseOperand& delta, const DenseOperand& x,
+                           float scale, MatrixView<float> term) = 0;
   virtual void do_to_file_order(Index channels, MatrixView<const float> from,
                                 MatrixView<float> to) = 0;
   virtual void do_to_channels_last(Index channels, MatrixView<const float> from,

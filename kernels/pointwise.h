@@ -47,8 +47,10 @@ class PointwiseKernels {
   /// The same, then dropout unless the mask drops nothing, in one go.
   void activate(const Activation& f, const DropoutMask& dropout, MatrixView<float> z_to_y,
                 const ActivationCopies& copies);
-  /// delta = delta * f'(x), x being y or z as f.slope_from says.   [B x M] each
-  void multiply_slope(const Activation& f, MatrixView<const float> x, MatrixView<float> delta);
+  /// delta = delta * f'(x), x being y or z as f.slope_from says, and its bf16 copy to nearest where
+  /// one is wanted.   [B x M] each
+  void multiply_slope(const Activation& f, MatrixView<const float> x, MatrixView<float> delta,
+                      MatrixView<Bfloat16> bf16 = {});
   /// Sums of several matrices' columns in one go, each added in row order in float64.
   void sum_columns(std::span<const ColumnSum> sums);
   /// sum[c] = scale * sum over rows of delta(r, c) of one matrix, or of its bf16 deltas.
@@ -74,7 +76,7 @@ class PointwiseKernels {
   virtual void do_activate_layer(const Activation& f, const DropoutMask& dropout,
                                  MatrixView<float> z_to_y, const ActivationCopies& copies) = 0;
   virtual void do_multiply_slope(const Activation& f, MatrixView<const float> x,
-                                 MatrixView<float> delta) = 0;
+                                 MatrixView<float> delta, MatrixView<Bfloat16> bf16) = 0;
   virtual void do_sum_columns(std::span<const ColumnSum> sums) = 0;
   virtual void do_sum_bf16_columns(MatrixView<const Bfloat16> delta, float scale,
                                    VectorView<float> sum) = 0;

@@ -32,29 +32,39 @@ bool fit(const Window& window, const MatrixView<const float>& x,
 
 }  // namespace
 
-void ConvolutionKernels::forward(const Window& window, MatrixView<const float> x,
+void ConvolutionKernels::forward(const Window& window, const DenseOperand& x,
                                  MatrixView<const float> filters, MatrixView<float> z,
                                  Existing existing) {
-  require_fit(fit(window, x, filters, z), "convolution forward",
-              "x [E x places*C], filters [K x C*taps], z [E x windows*K] without gaps", x, filters,
-              z);
-  if (!z.empty()) do_forward(window, x, filters, z, existing);
+  require_fit(fit(window, x.values, filters, z), "convolution forward",
+              "x [E x places*C], filters [K x C*taps], z [E x windows*K] without gaps", x.values,
+              filters, z);
+  if (!z.empty()) do_forward(window, x, filters, {}, z, existing);
 }
 
-void ConvolutionKernels::input_delta(const Window& window, MatrixView<const float> delta,
+void ConvolutionKernels::forward_from_bias(const Window& window, const DenseOperand& x,
+                                           MatrixView<const float> filters,
+                                           VectorView<const float> bias, MatrixView<float> z) {
+  require_fit(fit(window, x.values, filters, z) && bias.size == filters.rows,
+              "convolution forward_from_bias",
+              "x [E x places*C], filters [K x C*taps], bias [K], z [E x windows*K] without gaps",
+              x.values, filters, bias, z);
+  if (!z.empty()) do_forward(window, x, filters, bias, z, Existing::overwrite);
+}
+
+void ConvolutionKernels::input_delta(const Window& window, const DenseOperand& delta,
                                      MatrixView<const float> filters, MatrixView<float> dx,
                                      Existing existing) {
-  require_fit(fit(window, dx, filters, delta), "convolution input_delta",
-              "delta [E x windows*K] without gaps, filters [K x C*taps], dx [E x places*C]", delta,
-              filters, dx);
+  require_fit(fit(window, dx, filters, delta.values), "convolution input_delta",
+              "delta [E x windows*K] without gaps, filters [K x C*taps], dx [E x places*C]",
+              delta.values, filters, dx);
   if (!dx.empty()) do_input_delta(window, delta, filters, dx, existing);
 }
 
-void ConvolutionKernels::gradient(const Window& window, MatrixView<const float> delta,
-                                  MatrixView<const float> x, float scale, MatrixView<float> term) {
-  require_fit(fit(window, x, term, delta), "convolution gradient",
-              "delta [E x windows*K] without gaps, x [E x places*C], term [K x C*taps]", delta, x,
-              term);
+void ConvolutionKernels::gradient(const Window& window, const DenseOperand& delta,
+                                  const DenseOperand& x, float scale, MatrixView<float> term) {
+  require_fit(fit(window, x.values, term, delta.values), "convolution gradient",
+              "delta [E x windows*K] without gaps, x [E x places*C], term [K x C*taps]",
+              delta.values, x.values, term);
   if (!term.empty()) do_gradient(window, delta, x, scale, term);
 }
 

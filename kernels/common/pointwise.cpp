@@ -57,9 +57,11 @@ void PointwiseKernels::activate(const Activation& f, const DropoutMask& dropout,
 }
 
 void PointwiseKernels::multiply_slope(const Activation& f, MatrixView<const float> x,
-                                      MatrixView<float> delta) {
+                                      MatrixView<float> delta, MatrixView<Bfloat16> bf16) {
   require_same_shape(x, delta, "multiply_slope: x and delta differ in shape");
-  do_multiply_slope(f, x, delta);
+  require(bf16.data == nullptr || (bf16.rows == delta.rows && bf16.cols == delta.cols),
+          "multiply_slope: delta and its bf16 copy differ in shape");
+  do_multiply_slope(f, x, delta, bf16);
 }
 
 void PointwiseKernels::sum_columns(MatrixView<const float> delta, float scale,

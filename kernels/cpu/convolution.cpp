@@ -135,8 +135,8 @@ class CpuConvolution final : public ConvolutionKernels {
       write_window(taps, x.row(w / places), w % places, piece.row(w - windows.begin));
   }
 
-  void do_forward(const Window& window, MatrixView<const float> x, MatrixView<const float> filters,
-                  MatrixView<float> z, Existing existing) override {
+  void do_forward(const Window& window, const DenseOperand& x, MatrixView<const float> filters,
+                  VectorView<const float> bias, MatrixView<float> z, Existing existing) override {
     std::vector<float> memory;
     const MatrixView<float> w = turned(window, filters, memory);
     const Taps taps(window);
@@ -145,15 +145,19 @@ class CpuConvolution final : public ConvolutionKernels {
     executor_.for_ranges(windows, rows_of_piece(w.cols), [&](Index begin, Index end, int) {
       std::vector<float> rows;
       const MatrixView<float> piece = matrix(rows, end - begin, w.cols);
-      write_windows(window, taps, x, {begin, end}, piece);
+      write_windows(window, taps, x.values, {begin, end}, piece);
+      for (Index r = begin; r < end && !bias.empty(); ++r)
+        std::copy_n(bias.data, bias.size, flat.row(r));
       products_->multiply_transposed(MatrixView<const float>(piece), MatrixView<const float>(w),
-                                     flat.row_range(begin, end - begin), existing);
+                                     flat.row_range(begin, end - begin),
+                                     bias.empty() ? existing : Existing::add);
     });
   }
 
-  void do_input_delta(const Window& window, MatrixView<const float> delta,
+  void do_input_delta(const Window& window, const DenseOperand& operand,
                       MatrixView<const float> filters, MatrixView<float> dx,
                       Existing existing) override {
+    const MatrixView<const float> delta = operand.values;
     std::vector<float> memory;
     const MatrixView<float> w = turned(window, filters, memory);
     const Taps taps(window);
@@ -176,14 +180,15 @@ class CpuConvolution final : public ConvolutionKernels {
     });
   }
 
-  void do_gradient(const Window& window, MatrixView<const float> delta, MatrixView<const float> x,
+  void do_gradient(const Window& window, const DenseOperand& delta, const DenseOperand& operand,
                    float scale, MatrixView<float> term) override {
+    const MatrixView<const float> x = operand.values;
     std::vector<float> memory, rows;
     const MatrixView<float> sum = matrix(memory, term.rows, term.cols);
     std::fill_n(sum.data, sum.size(), 0.0f);
     const Taps taps(window);
     const Index windows = x.rows * window.out_places(), most = rows_of_piece(sum.cols);
-    const MatrixView<const float> flat{delta.data, windows, term.rows, term.rows};
+    const MatrixView<const float> flat{delta.values.data, windows, term.rows, term.rows};
     for (Index first = 0; first < windows; first += most) {
       const Index count = std::min(most, windows - first);
       const MatrixView<float> piece = matrix(rows, count, sum.cols);

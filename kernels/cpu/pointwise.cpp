@@ -96,8 +96,8 @@ class CpuPointwiseKernels final : public PointwiseKernels {
     });
   }
 
-  void do_multiply_slope(const Activation& f, MatrixView<const float> x,
-                         MatrixView<float> delta) override {
+  void do_multiply_slope(const Activation& f, MatrixView<const float> x, MatrixView<float> delta,
+                         MatrixView<Bfloat16> bf16) override {
     std::visit(
         [&](const auto& function) {
           for_rows(delta.rows, delta.cols, [&](Index r) {
@@ -109,6 +109,7 @@ class CpuPointwiseKernels final : public PointwiseKernels {
           });
         },
         f);
+    if (bf16.data != nullptr) do_cast_to_bf16(delta, bf16);
   }
 
   void do_sum_columns(std::span<const ColumnSum> sums) override {

@@ -97,6 +97,7 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
   const Index copied = settings.by_example ? width * settings.places : width;
   if (device.casts_operands && copies)
     bf16_activations = {"activations, bf16", working, settings.batch, copied, Layout::whole};
+  if (settings.gives_bf16_rows) bf16_rows = {"activations, bf16", working, batch, width, of_rows};
   if (!settings.trainable) return;
   if (device.transposes_operands && copies)
     transposed_activations = {"activations, transposed", working, copied,
@@ -113,6 +114,7 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
             of_rows};
   if (device.casts_operands && !settings.by_example)
     bf16_deltas = {"deltas, bf16", working, batch, round_up_to_eight(units)};
+  if (settings.gives_bf16_delta) bf16_deltas = {"deltas, bf16", working, batch, units, of_rows};
   if (settings.takes_delta_aside)
     unit_deltas = {"deltas", working, settings.rows, units * settings.places, Layout::by_example};
   if (settings.partial_sums > 0) delta_sum = DeltaSum(sum_shape(settings), device.is_host);
@@ -190,6 +192,7 @@ void UnitLayer::activate(const Compute& compute, Index examples, Pass pass,
   MatrixView<Bfloat16> of_own;
   if (!bf16_activations.empty() && (finishes_output() || gives_bf16(pass)))
     of_own = bf16(examples).columns(mine().begin, mine().count());
+  if (!bf16_rows.empty()) of_own = bf16_rows.first_rows(examples);
   MatrixView<float> transposed;
   if (!transposed_activations.empty() && finishes_output() && pass == Pass::training)
     transposed = transposed_output(examples).row_range(mine().begin, mine().count());
@@ -270,8 +273,11 @@ void UnitLayer::backward(const Compute& compute, Index examples, const StepPosit
 void UnitLayer::undo_activation(const Compute& compute, Index examples,
                                 const StepPosition& position) {
   if (descriptor().dropout > 0.0f) undo_dropout(compute, examples, position);
+  MatrixView<Bfloat16> bf16;
+  if (settings_.gives_bf16_delta && !descriptor().batch_normalization)
+    bf16 = bf16_deltas.first_rows(examples);
   compute.kernels.pointwise->multiply_slope(pointwise_activation(descriptor()),
-                                            slope_values(examples), delta(examples));
+                                            slope_values(examples), delta(examples), bf16);
 }
 
 void UnitLayer::sum_bias_gradient(const Compute& compute, const WeightStep& step, Range units,

@@ -56,6 +56,8 @@ class UnitLayer {
     Index places = 1;  ///< of a unit of `partition`, which then is a channel
     bool gathers_rows = false;
     bool takes_delta_aside = false;  ///< StepFacts::takes_delta_aside()
+    bool gives_bf16_rows = false;    ///< StepFacts::gives_bf16_rows(), gives_bf16_delta()
+    bool gives_bf16_delta = false;
     Index batch = 1;
     Index partial_sums = 0;      ///< of the delta sum; 0: no delta is wanted
     bool reduces_delta = false;  ///< SumShape::is_reduced
@@ -75,7 +77,7 @@ class UnitLayer {
     norm_scale.for_each_slot(visit);
     norm_bias.for_each_slot(visit);
     all(gradient, gradient2, activations, bf16_activations, transposed_activations, deltas,
-        bf16_deltas, gathered, unit_deltas, before_dropout, pre_activations, normalised,
+        bf16_rows, bf16_deltas, gathered, unit_deltas, before_dropout, pre_activations, normalised,
         inverse_deviation);
     delta_sum.for_each_tensor(visit);
   }
@@ -103,6 +105,7 @@ class UnitLayer {
 
   HeldMatrix<float> activations;          ///< [batch x width], hidden layers
   HeldMatrix<Bfloat16> bf16_activations;  ///< [batch x width], where products read it
+  HeldMatrix<Bfloat16> bf16_rows;         ///< [rows x units], of layers by example
   HeldMatrix<float>
       transposed_activations;           ///< [width x batch, rounded up], where gradients read it
   HeldMatrix<float> gathered;           ///< [batch x width] of all examples, of layers by example
@@ -141,9 +144,21 @@ class UnitLayer {
   /// Which example of the batch is the first of them.
   void begin_rows(Index first_example) { first_row_ = first_example; }
   /// activations and deltas of this many own examples, [examples x units] channels last.
-  MatrixView<float> examples_of(HeldMatrix<float>& array, Index examples) const {
+  template <typename T>
+  MatrixView<T> examples_of(HeldMatrix<T>& array, Index examples) const {
     const Index units = settings_.places * mine().count();
     return {array.view().data, examples, units, units};
+  }
+  /// The same with the bf16 copies that there are, for products.
+  DenseOperand rows_operand(Index examples) {
+    DenseOperand rows(examples_of(activations, examples));
+    if (!bf16_rows.empty()) rows.bf16 = examples_of(bf16_rows, examples);
+    return rows;
+  }
+  DenseOperand delta_rows_operand(Index examples) {
+    DenseOperand rows(examples_of(deltas, examples));
+    if (!bf16_deltas.empty()) rows.bf16 = examples_of(bf16_deltas, examples);
+    return rows;
   }
   BatchNormView norm_view() {
     return {norm_scale.value.view(), norm_bias.value.view(), running_mean.view(),

@@ -2,6 +2,7 @@
 // What is decided of a step, from sizes alone.
 #include "src/step/facts.h"
 
+#include "kernels/window_pieces.h"
 #include "src/step/block_group.h"
 #include "src/step/costs.h"
 
@@ -219,6 +220,25 @@ Window StepFacts::window(int edge) const {
   return window;
 }
 
+bool StepFacts::reads_windows(int edge) const {
+  const int layer = this->edge(edge).destination;
+  return device().casts_operands && is_convolution(layer) && has_weights(edge) &&
+         window_pieces::can_read(window(edge), channels(layer));
+}
+
+bool StepFacts::gives_bf16_rows(int layer) const {
+  const LayerDescriptor& descriptor = this->layer(layer);
+  return by_example(layer) && rules_of(descriptor.type).has_activation &&
+         !std::holds_alternative<SoftMax>(descriptor.activation) &&
+         std::ranges::any_of(graph_.destinations[std::size_t(layer)],
+                             [this](int edge) { return reads_windows(edge); });
+}
+
+bool StepFacts::gives_bf16_delta(int layer) const {
+  return is_convolution(layer) && training() &&
+         std::ranges::any_of(matrices(layer), [this](int edge) { return reads_windows(edge); });
+}
+
 bool StepFacts::feeds(int layer, Layout layout) const {
   return std::ranges::any_of(graph_.destinations[std::size_t(layer)], [&](int edge) {
     return edge_takes_part(edge) && this->layout(this->edge(edge).destination).layout == layout;
@@ -316,6 +336,8 @@ UnitLayer::Settings StepFacts::layer_settings(int layer) const {
     settings.rows = example_capacity();
     settings.gathers_rows = gathers_rows(layer);
     settings.takes_delta_aside = takes_delta_aside(layer);
+    settings.gives_bf16_rows = gives_bf16_rows(layer);
+    settings.gives_bf16_delta = gives_bf16_delta(layer);
   }
   settings.sparseness = sparseness_of(graph_.network, this->layer(layer));
   return settings;

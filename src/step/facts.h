@@ -82,6 +82,12 @@ class StepFacts {
     return this->layer(layer).type == LayerType::convolutional;
   }
   Window window(int edge) const;
+  /// Whether the device reads the windows of a convolution's source where they stand, in bf16. Then
+  /// a layer by example that feeds one by such an edge gives its rows in bf16, too, and the
+  /// convolution its delta.
+  bool reads_windows(int edge) const;
+  bool gives_bf16_rows(int layer) const;
+  bool gives_bf16_delta(int layer) const;
   /// Whether a hidden layer feeds some by example, and whether one by example feeds some by unit:
   /// then the rows of all ranks are gathered.
   bool feeds_by_example(int layer) const { return feeds(layer, Layout::by_example); }

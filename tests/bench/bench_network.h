@@ -7,6 +7,7 @@
 #include "src/engine/network/network.h"
 #include "src/engine/plan/plan_settings.h"
 #include "src/step/program.h"
+#include "tests/bench/image_shape.h"
 #include "tests/bench/synthetic.h"
 #include "tests/support/reference_maths.h"
 
@@ -24,7 +25,7 @@
 /// A network at work on synthetic data: its steps, and whether its costs are right.
 namespace norn::bench {
 
-/// Boolean sets of sparse examples, by name.
+/// Boolean sets of sparse examples, and images, by name.
 using DataSets = std::map<std::string, std::shared_ptr<Dataset>>;
 
 /// The data sets that a network's layers name. Throws UsageError when a layer has no size.
@@ -35,10 +36,19 @@ inline DataSets make_data(const NetworkDescriptor& network, Index examples, Inde
     if (layer.auto_size)
       throw UsageError(fmt::format(
           "layer \"{}\": train_bench makes its own data, so N must be a number", layer.name));
-    sets[layer.dataset] =
-        power_law_dataset(layer.dataset, examples, layer.units(), per_example, 7 + sets.size());
+    const std::uint64_t seed = 7 + sets.size();
+    sets[layer.dataset] = has_images(layer) ? random_images(layer, examples, seed)
+                                            : power_law_dataset(layer.dataset, examples,
+                                                                layer.units(), per_example, seed);
   }
   return sets;
+}
+
+inline std::vector<DatasetShape> shapes_of(const DataSets& sets) {
+  std::vector<DatasetShape> shapes;
+  for (const auto& [name, set] : sets)
+    shapes.push_back({name, 1, {set->info().width(), 1, 1}, set->info().gives_sparse_batches()});
+  return shapes;
 }
 
 inline std::vector<Index> numbers(Index first, Index count) {
@@ -65,12 +75,8 @@ inline std::map<std::string, StageWork> stage_work(const NetworkDescriptor& netw
   settings.ranks = context.communicator.size();
   settings.lanes = context.compute.executor.lanes();
   set_device(settings, context.compute);
-  std::vector<DatasetShape> shapes;
-  for (const auto& [name, set] : sets) {
-    settings.sets.push_back(set->info());
-    shapes.push_back({name, 1, {set->info().width(), 1, 1}, true});
-  }
-  const Graph graph = make_graph(network, shapes, "train_bench");
+  for (const auto& [name, set] : sets) settings.sets.push_back(set->info());
+  const Graph graph = make_graph(network, shapes_of(sets), "train_bench");
   const StepFacts facts(graph, step_settings(graph, settings));
   for (int layer : facts.order())
     if (intervals && facts.is_factored(layer))
@@ -91,14 +97,13 @@ class BenchNetwork {
   BenchNetwork(NetworkDescriptor network, const Context& context, const DataSets& sets,
                Index batches, Index examples)
       : descriptor_(std::move(network)), batches_(batches) {
-    std::vector<DatasetShape> shapes;
     for (const auto& [name, set] : sets) {
-      shapes.push_back({name, 1, {set->info().width(), 1, 1}, true});
       std::vector<HostBatch>& own = of_set_[name];
       own.resize(std::size_t(batches));
       for (Index b = 0; b < batches; ++b)
         set->gather(numbers(b * examples, examples), own[std::size_t(b)]);
     }
+    const std::vector<DatasetShape> shapes = shapes_of(sets);
     network_ = std::make_unique<Network>(make_graph(descriptor_, shapes, "train_bench"), shapes,
                                          context, descriptor_.training.batch, Pass::training);
     for (std::size_t l = 0; l < descriptor_.layers.size(); ++l)
@@ -137,8 +142,6 @@ class BenchNetwork {
   }
 
   Network& network() { return *network_; }
-
- private:
   BoundBatch bound(Index number) const {
     BoundBatch bound;
     for (const LayerDescriptor& layer : descriptor_.layers) {
@@ -151,6 +154,7 @@ class BenchNetwork {
     return bound;
   }
 
+ private:
   double cost_of(int layer, const BoundBatch& batch) {
     const LayerDescriptor& output = descriptor_.layers[std::size_t(layer)];
     const MatrixView<const float> own = network_->outputs(batch, layer);

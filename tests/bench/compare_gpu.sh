@@ -7,13 +7,13 @@
 #     --rounds  how often Norn and the peers take turns [2]
 #     --limit   time for each program of a row [120]; what takes longer counts as failed
 #     --seconds how long each configuration is timed [2]
-#     --plain   of the program that a user would write only these variants (eager, compile, autotune, cce, liger), or none
+#     --plain   of the program that a user would write only these variants (eager, compile, autotune, cce, liger, deterministic), or none
 #     --out     where the reports go [build/bench/compare_gpu]
 #     --ours, --peers   only that side
 #     --no-strong   of the peers only the program that a user would write
 # Needs train_bench and predict_bench (build/cuda/bin, else PATH) and a python3 with PyTorch and Triton for CUDA
-# (another one: PYTHON=...); cut-cross-entropy and liger-kernel where they are installed. Everybody rotates 64 batches that
-# stand on the GPU. Peers run without dropout, on entries that are sorted beforehand, which favours them. A GPU that does
+# (another one: PYTHON=...); cut-cross-entropy and liger-kernel where they are installed. Everybody rotates 64 batches (4 of images) that
+# stand on the GPU. But for images, peers run without dropout, on entries that are sorted beforehand, which favours them. A GPU that does
 # nothing else gives better figures.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -41,6 +41,11 @@ for batch in "shop500k 1024" "shop10m 1024" "shop10m 8192"; do  # the peer has t
   rows+=("${batch/ /-factored-}*|--factored --shape ${batch/ / --precision tf32 --batch }||")
 done
 rows+=("top100*||1024|")
+images=eager,compile,deterministic  # from our descriptors, in bf16 by weights or by autocast, whichever is faster in eager
+for row in "alexnet bf16*" "vgg16 bf16*" "vgg16 tf32" "strawman bf16*"; do
+  read -r network precision <<< "$row"
+  rows+=("$network-$precision|--shape $network --precision ${precision%\*}||$images")
+done
 
 wanted="" rounds=2 limit=120 seconds=2 plain="" out=build/bench/compare_gpu sides="ours peers" strong=yes
 usage() { sed -n '3,18s/^# \{0,1\}//p' "$0"; }
@@ -111,6 +116,19 @@ run_strong() {
 run_factored() {
   attempt "$1.strong" "$python" "$peers/pytorch_factored.py" "${@:3}" --seconds "$seconds" --json "$out/$1.strong.jsonl"
 }
+# run_images ROW VARIANTS OPTION...
+run_images() {
+  local row=$1 bench precision=$6 variant variants=()
+  for variant in ${2//,/ }; do
+    [ -z "$plain" ] || [[ ",$plain," == *",$variant,"* ]] && variants+=("$variant")
+  done
+  [ "${#variants[@]}" -gt 0 ] || return 0
+  bench=$(program train_bench) || { echo "  train_bench is neither in build/cuda/bin nor in PATH"; failed=yes; return 0; }
+  "$bench" --shape "$4" --write-network "$out/$row.network.json"
+  [ "$precision" != bf16 ] || precision=bf16_weights,bf16
+  attempt "$row.plain" "$python" "$peers/pytorch_images_gpu.py" "$out/$row.network.json" --shape "$4" --precision "$precision" \
+    --variant "$(IFS=,; echo "${variants[*]}")" --seconds "$seconds" --json "$out/$row.plain.jsonl"
+}
 # run_top100 SIDE
 run_top100() {
   if [ "$1" = ours ]; then
@@ -134,6 +152,8 @@ run_row() {
       run_top100 "$side"
     elif [ "$side" = ours ]; then
       run_ours "${name%\*}" train_bench --device cuda --seconds "$seconds" --no-stages "${words[@]}"
+    elif [ "$variants" = "$images" ]; then
+      run_images "${name%\*}" "$variants" "${words[@]}"
     elif [ "${words[0]}" = --factored ]; then
       run_factored "${name%\*}" "${words[@]}"
     else

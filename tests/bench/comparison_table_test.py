@@ -52,6 +52,13 @@ class ComparisonTable(unittest.TestCase):
         row = self.table("a")["a"]
         self.assertEqual((row["CCE"], row["eager"], row["to the best"]), ("bf16 only", "10 (9-11), batch 256", "100.00"))
 
+    def test_networks_of_images_have_a_column_for_deterministic_algorithms(self):
+        self.write("vgg16-bf16.ours", rate(1000, 5, error=""))
+        self.write("vgg16-bf16.plain", rate(800, 5, variant="eager", precision="bf16"), rate(2000, 5, variant="compile"),
+                   rate(900, 5, variant="deterministic", not_deterministic=["max_pool2d_with_indices_backward_cuda"]))
+        row = self.table("vgg16-bf16")["vgg16-bf16"]
+        self.assertEqual((row["deterministic"], row["torch.compile"], row["to the best"]), ("900 (895-905)", "2,000 (1,995-2,005)", "0.50"))
+
     def test_dsstne_stands_beside_rows_that_were_measured(self):
         self.write("ml20m-tf32-SGD.ours", rate(700000, 1000, error=""))
         self.write("other.ours", rate(700000, 1000, error="the cost does not fall"))

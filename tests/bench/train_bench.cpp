@@ -7,6 +7,7 @@
 #include "src/base/text.h"
 #include "src/engine/data/device_dataset.h"
 #include "tests/bench/bench_network.h"
+#include "tests/bench/forward_check.h"
 #include "tests/bench/plain_sums.h"
 #include "tests/bench/training_shape.h"
 
@@ -19,19 +20,23 @@
 namespace norn::bench {
 namespace {
 
-constexpr Index kChecked = 4;          // examples of the float64 check
+constexpr Index kChecked = 4;          // examples of the float64 check of costs
+constexpr Index kForwarded = 2;        // images that float64 goes through
 constexpr Index kFirst = 8;            // steps whose cost is printed
 constexpr int kRepetitions = 5;        // of which the median counts
+constexpr Index kBatches = 64;         // that steps rotate over unless told otherwise
+constexpr Index kImageBatches = 4;     // of images, which are larger
 constexpr double kBandwidth = 4.3e12;  // of an H200, measured as a copy
 
 struct Options {
   std::vector<std::string> shapes;
   std::string config;
+  std::string configs = "configs/dsstne";
   std::string device = "auto";
   std::string precision = "tf32";
   std::string optimizer;
   Index batch = 0;
-  Index batches = 64;
+  Index batches = 0;
   Index per_example = 100;
   double seconds = 2.0;
   bool stages = true;
@@ -41,6 +46,16 @@ struct Options {
   bool data_on_gpu = true;
   std::vector<Index> blocks;
   std::string json;
+  std::string network_json;
+};
+
+/// A network to time, and how.
+struct Case {
+  std::string name;
+  NetworkDescriptor network;
+  Index batches = kBatches;
+  Index per_example = 100;
+  const ImageShape* images = nullptr;
 };
 
 /// FLOP/s of dense products on an H200, measured on 8192^3.
@@ -84,17 +99,18 @@ struct Result {
   std::vector<Stage> stages;
 };
 
-std::vector<Stage> profile(BenchNetwork& bench, const std::map<std::string, StageWork>& work) {
+std::vector<Stage> profile(BenchNetwork& bench, const std::map<std::string, StageWork>& work,
+                           double seconds_of_step) {
   WorkQueue& queue = *bench.network().context().compute.kernels.queue;
-  constexpr Index kSteps = 10;
+  const auto steps = std::clamp<Index>(Index(2.0 / seconds_of_step), 2, 10);
   queue.profile(true);
-  bench.steps(kSteps);
+  bench.steps(steps);
   queue.profile(false);
   std::vector<Stage> stages;
   for (const WorkQueue::StageTime& time : queue.stage_times()) {
     if (time.name == "end") continue;  // between two steps
     const auto found = work.find(time.name);
-    stages.push_back({time.name, 1e3 * time.seconds / double(kSteps),
+    stages.push_back({time.name, 1e3 * time.seconds / double(steps),
                       found == work.end() ? StageWork{} : found->second});
   }
   return stages;
@@ -115,6 +131,16 @@ std::string check(NetworkDescriptor network, const Context& context, const DataS
   return BenchNetwork(network, context, sets, 1, examples).check();
 }
 
+// The layers of images, at a size that float64 can follow.
+std::string check_images(const ImageShape& shape, const Options& options, const Context& context,
+                         Precision precision) {
+  if (context.communicator.size() > 1) return {};
+  NetworkDescriptor small = descriptor_of(shape, options.configs, shape.small_image);
+  small.training.batch = kForwarded;
+  for (LayerDescriptor& layer : small.layers) layer.dropout = 0.0f;
+  return check_forward(small, context, precision, kForwarded);
+}
+
 // Whole rounds of folds, and of sums of V' V, too, where these do not take too long.
 Index whole_rounds(Index count, double seconds_of_step, const FactorIntervals& every) {
   constexpr double kLongest = 20.0;  // of all repetitions
@@ -125,13 +151,14 @@ Index whole_rounds(Index count, double seconds_of_step, const FactorIntervals& e
 }
 
 // Whole rounds of the batches come first: rows then lag as they do in the middle of an epoch.
-void time_steps(BenchNetwork& bench, const Options& options, Communicator& ranks, Result& result) {
+void time_steps(BenchNetwork& bench, const Options& options, Index batches, Communicator& ranks,
+                Result& result) {
   std::vector<double> costs;
-  const double one =
-      seconds_of([&] { bench.steps(options.batches, &costs); }) / double(options.batches);
-  const Index shown = std::min(kFirst, options.batches);
+  const double one = seconds_of([&] { bench.steps(batches, &costs); }) / double(batches);
+  const Index shown = std::min(kFirst, batches);
   result.first_cost = mean(std::span(costs).first(std::size_t(shown)));
-  auto count = std::max<Index>(8, Index(options.seconds / double(kRepetitions) / one));
+  const auto least = std::clamp<Index>(Index(10.0 / double(kRepetitions) / one), 1, 8);
+  auto count = std::max(least, Index(options.seconds / double(kRepetitions) / one));
   count = whole_rounds(count, one, result.every);
   ranks.broadcast(std::as_writable_bytes(std::span(&count, 1)), 0);
   std::vector<double> times;
@@ -151,36 +178,39 @@ void time_steps(BenchNetwork& bench, const Options& options, Communicator& ranks
   if (!(last < first)) result.error = fmt::format("the cost does not fall: {} to {}", first, last);
 }
 
-Result measure(const std::string& name, const NetworkDescriptor& network, const Options& options,
-               Runtime& runtime, Communicator& ranks) {
+Result measure(const Case& timed, const Options& options, Runtime& runtime, Communicator& ranks) {
+  const NetworkDescriptor& network = timed.network;
   Result result;
-  result.shape = name;
+  result.shape = timed.name;
   result.optimizer = name_of(network.training.optimizer);
   result.batch = network.training.batch;
   const Context context = runtime.context(ranks);
   context.collectives->allow_overlap(!options.waits);
   Memory& memory = context.compute.memory;
-  DataSets sets = make_data(network, result.batch * options.batches, options.per_example);
+  const Precision precision = precision_named(options.precision).value();
+  if (timed.images) result.error = check_images(*timed.images, options, context, precision);
+  if (!result.error.empty()) return result;
+  DataSets sets = make_data(network, result.batch * timed.batches, timed.per_example);
   result.error = check(network, context, sets);
   if (!result.error.empty()) return result;
 
   const auto work = stage_work(network, sets, context, &result.every);
   if (options.data_on_gpu && !memory.is_host())
     for (auto& [unused, set] : sets) set = std::make_shared<DeviceDataset>(std::move(set), memory);
-  BenchNetwork bench(network, context, sets, options.batches, result.batch);
-  time_steps(bench, options, ranks, result);
+  BenchNetwork bench(network, context, sets, timed.batches, result.batch);
+  time_steps(bench, options, timed.batches, ranks, result);
 
   double flop_seconds = 0.0;
   double byte_seconds = 0.0;
   for (const auto& [stage, needs] : work) {
     if (stage.find("sparse") == std::string::npos)
-      flop_seconds += needs.flops / peak_flops(precision_named(options.precision).value());
+      flop_seconds += needs.flops / peak_flops(precision);
     byte_seconds += needs.bytes / kBandwidth;
   }
   if (!memory.is_host()) result.floor_seconds = std::max(flop_seconds, byte_seconds);
   result.working_megabytes = double(bench.network().working_bytes()) * 1e-6;
   result.peak_gigabytes = double(memory.peak_bytes()) * 1e-9;
-  if (options.stages) result.stages = profile(bench, work);
+  if (options.stages) result.stages = profile(bench, work, result.step_seconds);
   return result;
 }
 
@@ -220,7 +250,8 @@ void print(const Result& r, const Options& options) {
   std::fflush(stdout);
 }
 
-std::string json_of(const Result& r, const Options& options, const Runtime& runtime, int ranks) {
+std::string json_of(const Result& r, const Options& options, Index batches, const Runtime& runtime,
+                    int ranks) {
   std::string out = fmt::format(
       "{{\"shape\": \"{}\", \"error\": \"{}\", \"device\": \"{}\", \"ranks\": {}, \"precision\": "
       "\"{}\", "
@@ -228,9 +259,8 @@ std::string json_of(const Result& r, const Options& options, const Runtime& runt
       "\"slowest\": {:.1f}, \"fastest\": {:.1f}, \"ms\": {:.5f}, "
       "\"floor_ms\": {:.5f}, \"working_mb\": {:.2f}, \"peak_gb\": {:.3f}, \"stages\": [",
       r.shape, r.error, runtime.description(), ranks, options.precision, r.optimizer, r.batch,
-      options.batches, rate(r, r.step_seconds), rate(r, r.slowest_seconds),
-      rate(r, r.fastest_seconds), 1e3 * r.step_seconds, 1e3 * r.floor_seconds, r.working_megabytes,
-      r.peak_gigabytes);
+      batches, rate(r, r.step_seconds), rate(r, r.slowest_seconds), rate(r, r.fastest_seconds),
+      1e3 * r.step_seconds, 1e3 * r.floor_seconds, r.working_megabytes, r.peak_gigabytes);
   for (std::size_t i = 0; i < r.stages.size(); ++i)
     out +=
         fmt::format("{}{{\"name\": \"{}\", \"ms\": {:.5f}, \"flop\": {:.0f}, \"bytes\": {:.0f}}}",
@@ -245,24 +275,48 @@ void apply(const Options& options, NetworkDescriptor& network) {
     network.training.optimizer = find_named<UpdateRule>(options.optimizer).value();
 }
 
+std::vector<Case> cases_of(const Options& options) {
+  std::vector<Case> cases;
+  for (const std::string& name : options.shapes) {
+    for (const TrainingShape& shape : training_shapes())
+      if (shape.name == name)
+        cases.push_back({name, descriptor_of(shape), kBatches, shape.per_example});
+    for (const ImageShape& shape : image_shapes())
+      if (shape.name == name)
+        cases.push_back(
+            {name, descriptor_of(shape, options.configs, shape.image), kImageBatches, 1, &shape});
+  }
+  if (!options.config.empty())
+    cases.push_back({options.config, read_network_json(options.config, [](const auto&) {}),
+                     kBatches, options.per_example});
+  for (Case& one : cases) {
+    apply(options, one.network);
+    if (options.batches > 0) one.batches = options.batches;
+    if (options.factored) make_factored(one.network);
+  }
+  return cases;
+}
+
+void write_networks(const std::string& file, const std::vector<Case>& cases) {
+  std::ofstream out(file);
+  for (const Case& one : cases) out << to_json(one.network) << "\n";
+  out.close();
+  if (!out) throw DataError(file + ": cannot be written");
+}
+
 int run(const Options& options, Communicator& ranks) {
   DeviceChoice choice;
   choice.kind = options.device == "cpu"    ? DeviceChoice::Kind::cpu
                 : options.device == "cuda" ? DeviceChoice::Kind::cuda
                                            : DeviceChoice::Kind::automatic;
   choice.gpu_options.precision = precision_named(options.precision).value();
-  std::vector<std::pair<std::string, NetworkDescriptor>> networks;
-  Options used = options;
-  for (const TrainingShape& shape : training_shapes())
-    for (const std::string& name : options.shapes)
-      if (shape.name == name) {
-        networks.emplace_back(name, descriptor_of(shape));
-        used.per_example = shape.per_example;
-      }
-  if (!options.config.empty())
-    networks.emplace_back(options.config, read_network_json(options.config, [](const auto&) {}));
+  const std::vector<Case> cases = cases_of(options);
+  if (!options.network_json.empty()) {
+    write_networks(options.network_json, cases);
+    return 0;
+  }
   bool wrong = false;
-  for (auto& [name, network] : networks) {
+  for (const Case& one : cases) {
     const std::unique_ptr<Runtime> runtime = make_runtime(choice, ranks);
     const bool speaks = ranks.rank() == 0;
     if (options.plain_sums) {
@@ -281,14 +335,12 @@ int run(const Options& options, Communicator& ranks) {
                   options.plain_sums ? ", plain sums"
                   : options.waits    ? ", waiting"
                                      : "");
-    apply(options, network);
-    if (options.factored) make_factored(network);
-    const Result result = measure(name, network, used, *runtime, ranks);
+    const Result result = measure(one, options, *runtime, ranks);
     if (speaks) print(result, options);
     wrong = wrong || !result.error.empty();
     if (speaks && !options.json.empty())
       std::ofstream(options.json, std::ios::app)
-          << json_of(result, options, *runtime, ranks.size());
+          << json_of(result, options, one.batches, *runtime, ranks.size());
   }
   return wrong ? 1 : 0;
 }
@@ -302,14 +354,17 @@ int main(int argc, char** argv) {
   bench::Options options;
   std::vector<std::string> names;
   for (const bench::TrainingShape& shape : bench::training_shapes()) names.push_back(shape.name);
-  CLI::App app("Times training steps on synthetic power-law data.");
+  for (const bench::ImageShape& shape : bench::image_shapes()) names.push_back(shape.name);
+  CLI::App app("Times training steps on synthetic power-law data and images of random bytes.");
   app.add_option("--shape", options.shapes, "networks to time")->check(CLI::IsMember(names));
   app.add_option("--config", options.config, "a network descriptor (JSON) with sizes to time");
+  app.add_option("--configs", options.configs, "where the networks of images are described");
   app.add_option("--device", options.device)->check(CLI::IsMember({"auto", "cpu", "cuda"}));
   app.add_option("--precision", options.precision)->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
   app.add_option("--optimizer", options.optimizer)->check(CLI::IsMember(names_of<UpdateRule>()));
   app.add_option("--batch", options.batch, "examples of a step; else the shape's");
-  app.add_option("--batches", options.batches, "different batches that the steps rotate over")
+  app.add_option("--batches", options.batches,
+                 "different batches that the steps rotate over; else 64, of images 4")
       ->check(CLI::Range(Index(1), Index(1) << 20));
   app.add_option("--per-example", options.per_example, "entries an example, with --config");
   app.add_option("--seconds", options.seconds, "how long to time a network");
@@ -328,6 +383,8 @@ int main(int argc, char** argv) {
                  "batch x width, least width and multiple of blocks, instead of the device's")
       ->delimiter(',');
   app.add_option("--json", options.json, "append a line of JSON for every network");
+  app.add_option("--write-network", options.network_json,
+                 "only write the networks with all sizes to this file, for peers");
   CLI11_PARSE(app, argc, argv);
   if (options.shapes.empty() && options.config.empty())
     options.shapes = {"debian_packages", "wide27k", "wide500k"};

@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import unittest
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAM = pathlib.Path(os.environ.get("NORN_BIN", "build/cpu/bin")).resolve() / "train_bench"
 MPI = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
 LOSSES = ("L1", "L2", "Huber", "L2Hinge", "Hinge", "CrossEntropy", "ScaledMarginalCrossEntropy",
@@ -35,10 +36,11 @@ class TrainBench(unittest.TestCase):
 
     def run_bench(self, descriptor, *options, ranks=1):
         """(completed process, what --json says) of a few steps."""
+        config = ["--config", "net.json"] if descriptor else []
         (self.folder / "net.json").write_text(json.dumps(descriptor), encoding="utf-8")
         (self.folder / "said.json").unlink(missing_ok=True)
         launcher = ["mpirun", "--oversubscribe", "--bind-to", "none", "-np", str(ranks)] if ranks > 1 else []
-        done = subprocess.run([*launcher, PROGRAM, "--config", "net.json", "--device", "cpu", "--batches", "3",
+        done = subprocess.run([*launcher, PROGRAM, *config, "--device", "cpu", "--batches", "3",
                                "--seconds", "0.05", "--no-stages", "--json", "said.json", *options],
                               cwd=self.folder, env=os.environ | MPI, capture_output=True, text=True, check=False,
                               timeout=120)
@@ -103,6 +105,30 @@ class TrainBench(unittest.TestCase):
         self.assertEqual((said["batch"], said["batches"], said["error"]), (8, 3, ""))
         self.assertTrue(0 < said["slowest"] <= said["samples_per_second"] <= said["fastest"], said)
         self.assertRegex(done.stdout, r"batch 8: [\d,]+ samples/s \([\d,]+ to [\d,]+\), \d")
+
+    def write_network(self, *options):
+        done = subprocess.run([PROGRAM, "--configs", ROOT / "configs/dsstne", "--write-network", "all.json", *options],
+                              cwd=self.folder, capture_output=True, text=True, check=False, timeout=60)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads((self.folder / "all.json").read_text(encoding="utf-8"))
+
+    def test_writes_networks_of_images_with_all_sizes_for_peers(self):
+        places = {"alexnet": {1: [55, 55, 96], 10: [6, 6, 256], 13: 1000}, "vgg16": {17: [14, 14, 512], 18: [7, 7, 512], 21: 1000},
+                  "strawman": {3: [15, 15, 96], 6: [7, 7, 192], 7: 100}}
+        for shape, sizes in places.items():
+            batch = self.random.randrange(1, 500)
+            written = self.write_network("--shape", shape, "--batch", str(batch))
+            self.assertEqual({i: written["Layers"][i]["N"] for i in sizes}, sizes, shape)
+            self.assertEqual((written["Training"]["Batch"], written["Training"]["Optimizer"]), (batch, "Momentum"))
+            self.assertEqual([layer["Name"] for layer in written["Layers"] if "N" not in layer], [])
+
+    def test_times_a_network_of_images_and_checks_it(self):
+        batch = self.random.randrange(2, 6)
+        done, said = self.run_bench(None, "--shape", "strawman", "--configs", ROOT / "configs/dsstne", "--batch", str(batch))
+        self.assertEqual(done.returncode, 0, f"seed {self.seed}: {done.stdout}{done.stderr}")
+        self.assertNotIn("WRONG", done.stdout)
+        self.assertRegex(done.stdout, rf"strawman batch {batch}: [\d,]+ samples/s")
+        self.assertEqual((said["shape"], said["batch"], said["error"]), ("strawman", batch, ""))
 
     def test_a_layer_without_a_size_is_refused(self):
         done, said = self.run_bench(network("CrossEntropy", "Sigmoid", "auto", 8))

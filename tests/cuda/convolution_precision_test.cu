@@ -9,6 +9,7 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -48,21 +49,48 @@ class ConvolutionPrecisionTest : public ::testing::TestWithParam<Precision> {
     return m;
   }
 
-  /// Images; large ones have more windows than a piece takes.
+  /// A bf16 copy, which has the same values.
+  struct Rounded {
+    Buffer<Bfloat16> gpu;
+    MatrixView<const Bfloat16> view(const Matrix& m) const {
+      return {gpu.data(), m.rows, m.cols, m.cols};
+    }
+  };
+  Rounded copy_of(const Matrix& m) {
+    std::vector<Bfloat16> host;
+    for (const float value : m.host) host.push_back(Bfloat16::rounded(value));
+    Rounded copy{Buffer<Bfloat16>(m.rows * m.cols, memory_)};
+    copy.gpu.write(host.data(), copy.gpu.size());
+    return copy;
+  }
+
+  /// Images; large ones have more windows than a piece takes. Of some as many windows as places, of
+  /// others filters as large as the image.
   Window draw(bool is_large) {
     Window w;
+    const Index kind = below(5);
     for (std::size_t a = 0; a < 2; ++a) {
-      w.in[a] = is_large ? 50 + below(20) : 1 + below(17);
-      w.kernel[a] = is_large ? 3 : 1 + below(7);
-      w.stride[a] = is_large ? 1 : 1 + below(3);
-      w.padding[a] = below(w.kernel[a]);
+      const bool is_same = is_large || kind < 2, is_whole = !is_large && kind == 2;
+      w.in[a] = is_large ? 80 + below(30) : 1 + below(17);
+      w.kernel[a] = is_large ? 3 : is_whole ? w.in[a] : is_same ? 1 + 2 * below(4) : 1 + below(7);
+      w.stride[a] = is_same ? 1 : 1 + below(3);
+      w.padding[a] = is_same ? w.kernel[a] / 2 : is_whole ? 0 : below(w.kernel[a]);
       const Index room = w.in[a] + 2 * w.padding[a] - w.kernel[a];
       w.out[a] = room < 0 ? 1 : room / w.stride[a] + 1;
     }
-    w.channels = is_large ? 64 : one_of({1, 3, 8, 20, 64});
-    w.order = below(2) == 0 ? UnitOrder::file : UnitOrder::channels_last;
+    w.channels = is_large ? one_of({56, 64}) : one_of({1, 3, 8, 20, 32, 40, 64, 96, 136});
+    w.order = below(3) == 0 ? UnitOrder::file : UnitOrder::channels_last;
     return w;
   }
+  static std::string text(const Window& w, Index k, Index e) {
+    std::ostringstream text;
+    text << "in " << w.in[0] << " x " << w.in[1] << ", kernel " << w.kernel[0] << " x "
+         << w.kernel[1] << ", stride " << w.stride[0] << ", " << w.stride[1] << ", padding "
+         << w.padding[0] << ", " << w.padding[1] << ", C " << w.channels << ", K " << k << ", E "
+         << e << (w.order == UnitOrder::file ? ", file" : "");
+    return text.str();
+  }
+  Index draw_filters() { return one_of({1, 7, 16, 32, 33, 40, 64, 128, 136}); }
   static Index unit(const Window& w, Index place, Index channel) {
     return w.order == UnitOrder::file ? channel * w.places() + place : place * w.channels + channel;
   }
@@ -102,26 +130,34 @@ class ConvolutionPrecisionTest : public ::testing::TestWithParam<Precision> {
 TEST_P(ConvolutionPrecisionTest, AgreesWithFloat64) {
   const auto dense = cuda::make_dense(stream());
   const auto kernels = cuda::make_convolution(stream(), *dense);
-  for (int round = 0; round < 24; ++round) {
-    const bool is_large = round % 12 == 0;
+  for (int round = 0; round < 40; ++round) {
+    const bool is_large = round % 20 == 0;
     const Window w = draw(is_large);
     const Index e = is_large ? 3 + below(4) : 1 + below(20);
-    const Index k = one_of({1, 7, 16, 33, 64}), outs = w.out_places(), taps = w.taps();
-    SCOPED_TRACE(testing::Message()
-                 << "in " << w.in[0] << " x " << w.in[1] << ", kernel " << w.kernel[0] << " x "
-                 << w.kernel[1] << ", C " << w.channels << ", K " << k << ", E " << e);
+    const Index k = draw_filters(), outs = w.out_places(), taps = w.taps();
+    SCOPED_TRACE(text(w, k, e));
     Matrix x = make(e, w.places() * w.channels), filters = make(k, w.channels * taps);
     Matrix delta = make(e, outs * k), z = make(e, outs * k), dx = make(e, x.cols);
     Matrix term = make(k, filters.cols);
     const Matrix z_before{z.rows, z.cols, z.host, {}}, dx_before{dx.rows, dx.cols, dx.host, {}};
-    const bool adds = below(2) == 0;
+    const bool adds = below(2) == 0, has_bias = below(3) == 0, rounds = below(2) == 0;
+    Matrix bias = make(1, k);
+    Rounded rounded_x = copy_of(x), rounded_delta = copy_of(delta);
+    const auto operand = [&](Matrix& m, Rounded& copy) {
+      return rounds ? DenseOperand(m.view(), copy.view(m)) : DenseOperand(m.view());
+    };
+    const DenseOperand of_x = operand(x, rounded_x), of_delta = operand(delta, rounded_delta);
     const Existing existing = adds ? Existing::add : Existing::overwrite;
-    kernels->forward(w, x.view(), filters.view(), z.view(), existing);
-    kernels->input_delta(w, delta.view(), filters.view(), dx.view(), existing);
-    kernels->gradient(w, delta.view(), x.view(), 0.5f, term.view());
+    if (has_bias)
+      kernels->forward_from_bias(w, of_x, filters.view(), {bias.gpu.data(), k}, z.view());
+    else
+      kernels->forward(w, of_x, filters.view(), z.view(), existing);
+    kernels->input_delta(w, of_delta, filters.view(), dx.view(), existing);
+    kernels->gradient(w, of_delta, of_x, 0.5f, term.view());
     expect_sums(z, "forward", [&](Index r, Index c) {
       Sum sum;
-      if (adds) sum.add(z_before(r, c));
+      if (has_bias) sum.add(bias(0, c % k));
+      if (adds && !has_bias) sum.add(z_before(r, c));
       for (Index t = 0; t < taps; ++t)
         if (const Index place = place_of(w, c / k, t); place >= 0)
           for (Index i = 0; i < w.channels; ++i)
@@ -157,9 +193,8 @@ TEST_P(ConvolutionPrecisionTest, GivesAnExampleItsBitsInAnyCompany) {
   const auto kernels = cuda::make_convolution(stream(), *dense);
   for (int round = 0; round < 30; ++round) {
     const Window w = draw(round % 10 == 0);
-    const Index e = 2 + below(9), k = one_of({1, 7, 16, 33, 64}), outs = w.out_places() * k;
-    SCOPED_TRACE(testing::Message() << "in " << w.in[0] << " x " << w.in[1] << ", C " << w.channels
-                                    << ", K " << k << ", E " << e);
+    const Index e = 2 + below(9), k = draw_filters(), outs = w.out_places() * k;
+    SCOPED_TRACE(text(w, k, e));
     Matrix x = make(e, w.places() * w.channels), filters = make(k, w.channels * w.taps());
     Matrix delta = make(e, outs), z = make(e, outs), dx = make(e, x.cols);
     kernels->forward(w, x.view(), filters.view(), z.view(), Existing::overwrite);

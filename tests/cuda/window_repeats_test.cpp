@@ -20,10 +20,16 @@ Window image(UnitOrder order) {
 }
 
 TEST_F(RepeatsTest, Convolution) {
-  const Window w = image(UnitOrder::channels_last);
-  const Index examples = 30, filters = 40, windows = w.out_places();
-  const Index units = w.places() * w.channels;
-  for (Precision precision : kPrecisions) {
+  const Window few = image(UnitOrder::channels_last);
+  Window many = few;  // channels, as many windows as places: read where they stand in bf16
+  many.out = many.in;
+  many.stride = {1, 1, 1};
+  many.channels = 72;
+  for (int round = 0; round < 2 * int(std::size(kPrecisions)); ++round) {
+    const Precision precision = kPrecisions[round / 2];
+    const Window w = round % 2 == 0 ? few : many;
+    const Index examples = 30, filters = 40, windows = w.out_places();
+    const Index units = w.places() * w.channels;
     SCOPED_TRACE(name_of(precision));
     for (const char* what : {"forward", "input_delta", "gradient"}) {
       ConvolutionKernels& kernels = *use(precision).convolution;

@@ -123,11 +123,14 @@ TEST_F(ConvolutionTest, AgreesWithFloat64) {
     auto dx = random_matrix(e, w.places() * w.channels, 2);
     PaddedMatrix<float> term(k, w.channels * taps, 4);
     const float scale = uniform(0.1f, 2.0f);
-    const bool adds = below(2) == 0;
+    const bool adds = below(2) == 0, has_bias = below(3) == 0;
+    auto bias = random_matrix(1, k, 0);
     std::vector<Sum> zs(std::size_t(z.rows() * z.cols())), dxs(std::size_t(e * dx.cols())),
         terms(std::size_t(k * filters.cols()));
+    for (Index i = 0; has_bias && i < e * z.cols(); ++i) zs[std::size_t(i)].add(bias(0, i % k));
     for (Index b = 0; adds && b < e; ++b) {
-      for (Index i = 0; i < z.cols(); ++i) zs[std::size_t(b * z.cols() + i)].add(z(b, i));
+      for (Index i = 0; !has_bias && i < z.cols(); ++i)
+        zs[std::size_t(b * z.cols() + i)].add(z(b, i));
       for (Index i = 0; i < dx.cols(); ++i) dxs[std::size_t(b * dx.cols() + i)].add(dx(b, i));
     }
     for_each_tap(w, [&](Index window, Index tap, Index unit, Index step) {
@@ -142,7 +145,10 @@ TEST_F(ConvolutionTest, AgreesWithFloat64) {
           }
     });
     const Existing existing = adds ? Existing::add : Existing::overwrite;
-    kernels->forward(w, x.view(), filters.view(), z.view(), existing);
+    if (has_bias)
+      kernels->forward_from_bias(w, x.view(), filters.view(), {bias.view().data, k}, z.view());
+    else
+      kernels->forward(w, x.view(), filters.view(), z.view(), existing);
     kernels->input_delta(w, delta.view(), filters.view(), dx.view(), existing);
     kernels->gradient(w, delta.view(), x.view(), scale, term.view());
     expect_near(z.view(), zs, "forward");
@@ -235,6 +241,9 @@ TEST_F(ConvolutionTest, SaysWhichShapesDoNotFit) {
   auto z = random_matrix(2, w.out_places() * 3, 0), wide = random_matrix(2, w.out_places() * 3, 1);
   const auto fails = [&](Window window, MatrixView<float> to) {
     EXPECT_THROW(kernels->forward(window, x.view(), filters.view(), to, Existing::overwrite),
+                 ShapeError);
+    EXPECT_THROW(kernels->forward_from_bias(window, x.view(), filters.view(),
+                                            {filters.view().data, filters.rows()}, to),
                  ShapeError);
     EXPECT_THROW(kernels->gradient(window, to, x.view(), 1.0f, filters.view()), ShapeError);
     EXPECT_THROW(kernels->input_delta(window, to, filters.view(), x.view(), Existing::add),

@@ -99,7 +99,15 @@ TEST_F(Pointwise, EveryActivationAndItsSlopeAgreeWithFloat64) {
       PaddedMatrix<float> delta = incoming;
       PaddedMatrix<float> z_copy = z;
       const bool from_z = slope_from(activation) == SlopeFrom::z;
-      kernels_->multiply_slope(activation, (from_z ? z_copy : y).view(), delta.view());
+      PaddedMatrix<float> delta_with_copy = incoming;
+      PaddedMatrix<Bfloat16> copy(3, width);
+      const auto& x_of_slope = from_z ? z_copy : y;
+      kernels_->multiply_slope(activation, x_of_slope.view(), delta.view());
+      kernels_->multiply_slope(activation, x_of_slope.view(), delta_with_copy.view(), copy.view());
+      EXPECT_TRUE(delta_with_copy.same_bits(delta) && copy.padding_is_intact());
+      for (Index r = 0; r < 3; ++r)
+        for (Index c = 0; c < width; ++c)
+          ASSERT_EQ(copy(r, c).bits, Bfloat16::rounded(delta(r, c)).bits);
       std::visit(
           [&](const auto& f) {
             PaddedMatrix<float> d = incoming;
@@ -314,6 +322,9 @@ TEST_F(Pointwise, ShapesThatDoNotFitAreRefused) {
   EXPECT_THROW(kernels_->copy(a.view(), b.view()), ShapeError);
   EXPECT_THROW(kernels_->cast_to_bf16(a.view(), PaddedMatrix<Bfloat16>(4, 3).view()), ShapeError);
   EXPECT_THROW(kernels_->multiply_slope(Linear{}, a.view(), b.view()), ShapeError);
+  EXPECT_THROW(
+      kernels_->multiply_slope(Linear{}, a.view(), a.view(), PaddedMatrix<Bfloat16>(4, 3).view()),
+      ShapeError);
   EXPECT_THROW(kernels_->activate(Linear{}, {}, a.view(), {.before_dropout = b.view()}),
                ShapeError);
   EXPECT_THROW(kernels_->activate(Linear{}, {}, a.view(), {.transposed = a.view()}), ShapeError);

@@ -92,9 +92,16 @@ class PoolingCases : public RandomTest {
     Window window;
     const auto dimensions = std::size_t(1 + below(3));
     const Index most = dimensions == 3 ? 6 : 19;
+    const bool divides = below(4) == 0;  // every unit is in one window
     for (std::size_t a = 0; a < dimensions; ++a) {
+      if (divides) {
+        window.kernel[a] = window.stride[a] = 1 + below(4);
+        window.out[a] = 1 + below(most / window.kernel[a]);
+        window.in[a] = window.out[a] * window.kernel[a];
+        continue;
+      }
       window.in[a] = 1 + below(most);
-      window.kernel[a] = 1 + below(dimensions == 3 ? 4 : 11);
+      window.kernel[a] = 1 + below(dimensions == 3 ? 4 : 18);
       window.stride[a] = 1 + below(4);
       window.padding[a] = below(window.kernel[a]);
       const Index room = window.in[a] + 2 * window.padding[a] - window.kernel[a];

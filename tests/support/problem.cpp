@@ -3,6 +3,7 @@
 #include "tests/support/problem.h"
 
 #include "src/step/tensors.h"
+#include "tests/support/engine_parameters.h"
 
 #include <algorithm>
 #include <random>
@@ -195,52 +196,6 @@ reference::Parameters random_parameters(const reference::Network& network, std::
   return p;
 }
 
-namespace {
-
-// Calls edit(values) with a matrix in main memory, as stored, and puts it back.
-template <typename Edit>
-void edit_values(Memory& memory, MatrixView<float> values, const Edit& edit) {
-  Matrix<float> copy(values.rows, values.cols);
-  const std::size_t row = std::size_t(values.cols) * sizeof(float);
-  const std::size_t stride = std::size_t(values.stride) * sizeof(float);
-  memory.read_rows(values.data, stride, copy.view().data, row, row, std::size_t(values.rows));
-  edit(copy.view());
-  memory.write_rows(values.data, stride, copy.view().data, row, row, std::size_t(values.rows));
-}
-
-// Calls move(double& of the reference, float& of the engine) for every parameter.
-template <typename Move>
-void for_each_parameter(reference::Parameters& p, norn::Network& network, const Move& move) {
-  const Compute& compute = network.context().compute;
-  for (const NetworkParameter& parameter : network.parameters()) {
-    if (HeldBuffer<float>* vector = parameter.vector) {
-      std::vector<reference::Row>& rows = p.of(vector->tensor().item);
-      rows.resize(network.descriptor().layers.size());
-      reference::Row& row = rows[std::size_t(parameter.layer)];
-      row.resize(std::size_t(vector->size()));
-      std::vector<float> values(row.size());
-      vector->read(values.data(), vector->size());
-      for (std::size_t i = 0; i < row.size(); ++i) move(row[i], values[i]);
-      vector->write(values.data(), vector->size());
-      continue;
-    }
-    Weights& weights = *parameter.matrix;
-    const WeightShape& shape = weights.shape();
-    reference::Row& row = p.weight[std::size_t(parameter.edge)];
-    row.resize(std::size_t(shape.sources * shape.destinations));
-    const bool filters = matrix_of(network.graph(), parameter.edge).rows_are_outputs;
-    edit_values(compute.memory, weights.values(), [&](MatrixView<float> w) {
-      for (Index i = 0; i < shape.sources; ++i)
-        for (Index j = 0; j < shape.destinations; ++j)
-          move(row[std::size_t(filters ? j * shape.sources + i : i * shape.destinations + j)],
-               shape.by_destination ? w(j, i) : w(i, j));
-    });
-    weights.cast_to_bf16(compute);
-  }
-}
-
-}  // namespace
-
 Engine::Engine(const Problem& problem, Pass purpose, int threads, const BlockRule& rule)
     : runtime_(make_test_runtime(threads)), communicator_(make_single_process()) {
   const Context context = runtime_->context(*communicator_);
@@ -254,15 +209,11 @@ Engine::Engine(const Problem& problem, Pass purpose, int threads, const BlockRul
 }
 
 void Engine::set(const reference::Parameters& parameters) {
-  reference::Parameters copy = parameters;
-  for_each_parameter(copy, *network_, [](double& from, float& to) { to = float(from); });
+  write_parameters(parameters, *network_);
 }
 
 reference::Parameters Engine::get() {
-  reference::Parameters p;
-  p.weight.resize(network_->graph().edges.size());
-  for_each_parameter(p, *network_, [](double& to, float& from) { to = double(from); });
-  return p;
+  return read_parameters(*network_);
 }
 
 }  // namespace norn::test

@@ -5,6 +5,7 @@
 #include "kernels/dense.h"
 
 #include "kernels/cuda/dense/dense_plan.h"
+#include "kernels/cuda/dense/many_rows.h"
 #include "kernels/cuda/dense/transpose.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/select/row_scores.h"
@@ -57,13 +58,15 @@ void for_runs(Index units, Index block, Index most, double multiplications_of_a_
 class CudaDense final : public DenseKernels {
  public:
   explicit CudaDense(const Stream& stream)
-      : CudaDense(stream, std::make_shared<DensePlans>(stream), false) {
-    rows_.reset(new CudaDense(stream, shared_plans_, true));
+      : CudaDense(stream, std::make_shared<DensePlans>(stream), 0) {
+    rows_.reset(new CudaDense(stream, shared_plans_, kPlannedRows));
+    many_rows_.reset(new CudaDense(stream, shared_plans_, kPlannedWindows));
   }
   DenseProducts& by_row() override { return rows_ ? *rows_ : *this; }
+  DenseProducts& by_many_rows() { return *many_rows_; }
 
  private:
-  CudaDense(const Stream& stream, std::shared_ptr<DensePlans> plans, bool by_row)
+  CudaDense(const Stream& stream, std::shared_ptr<DensePlans> plans, Index planned_rows)
       : stream_(stream),
         pointwise_(make_pointwise(stream)),
         first_(stream.memory),
@@ -72,11 +75,11 @@ class CudaDense final : public DenseKernels {
         second_transposed_(stream.memory),
         shared_plans_(std::move(plans)),
         plans_(*shared_plans_),
-        by_row_(by_row) {}
+        planned_rows_(planned_rows) {}
 
   // As many as choices are made for.
   double rows_of(const MatrixView<float>& result) const {
-    return double(by_row_ ? kPlannedRows : result.rows);
+    return double(planned_rows_ > 0 ? planned_rows_ : result.rows);
   }
 
   Side side_of(const DenseOperand& operand, bool transposed, Workspace<Bfloat16>& workspace) {
@@ -179,7 +182,7 @@ class CudaDense final : public DenseKernels {
                             bias ? bias + run.first : nullptr,
                             run.along(Along::columns),
                             block};
-      task.by_row = by_row_;
+      task.planned_rows = planned_rows_;
       product(task);
     });
   }
@@ -193,7 +196,7 @@ class CudaDense final : public DenseKernels {
   void do_affine(DenseOperand x, DenseOperand w, VectorView<const float> bias, MatrixView<float> z,
                  Index block) override {
     if (z.empty()) return;
-    if (by_row_ && x.bf16.data && w.bf16.data && fits_row_scores(x.bf16, w.bf16)) {
+    if (planned_rows_ > 0 && x.bf16.data && w.bf16.data && fits_row_scores(x.bf16, w.bf16)) {
       write_row_scores(stream_, x.bf16, w.bf16, bias, z);
       return;
     }
@@ -225,7 +228,7 @@ class CudaDense final : public DenseKernels {
       DensePlans::Task task{units_of(all_w, false, run, block, count),
                             units_of(all_deltas, true, run, block, count),
                             dx[std::size_t(block > 0 ? run.first / block : 0)]};
-      task.by_row = by_row_;
+      task.planned_rows = planned_rows_;
       if (run.in_blocks) {
         task.along = Along::depth;
         task.block = block;
@@ -298,14 +301,20 @@ class CudaDense final : public DenseKernels {
   Workspace<float> second_transposed_;
   std::shared_ptr<DensePlans> shared_plans_;
   DensePlans& plans_;
-  bool by_row_;
-  std::unique_ptr<CudaDense> rows_;  // by_row(), of the kernels that are not that themselves
+  Index planned_rows_;  // 0: rows do not stand alone
+  // Of the kernels whose rows do not stand alone.
+  std::unique_ptr<CudaDense> rows_;
+  std::unique_ptr<CudaDense> many_rows_;
 };
 
 }  // namespace
 
 std::unique_ptr<DenseKernels> make_dense(const Stream& stream) {
   return std::make_unique<CudaDense>(stream);
+}
+
+DenseProducts& products_of_many_rows(DenseKernels& dense) {
+  return static_cast<CudaDense&>(dense).by_many_rows();
 }
 
 }  // namespace norn::cuda

@@ -126,7 +126,7 @@ DensePlans::Task DensePlans::Task::of_rows(Index count) const {
 
 DensePlans::Task DensePlans::Task::planned() const {
   const Task most = of_blocks(kMostBlocks);
-  return by_row ? most.of_rows(kPlannedRows) : most;
+  return planned_rows > 0 ? most.of_rows(planned_rows) : most;
 }
 
 DensePlans::Task DensePlans::Task::alone(Index element_bytes) const {
@@ -170,7 +170,7 @@ DensePlans::~DensePlans() {
 }
 
 DensePlans::Key DensePlans::key_of(const Task& task) {
-  const auto& [a, b, c, scale, keep, bias, along, block, blocks, step, by_row] = task;
+  const auto& [a, b, c, scale, keep, bias, along, block, blocks, step, planned_rows] = task;
   return {a.rows,
           a.cols,
           a.stride,
@@ -193,7 +193,7 @@ DensePlans::Key DensePlans::key_of(const Task& task) {
           block,
           blocks,
           step,
-          Index(by_row)};
+          planned_rows};
 }
 
 void DensePlans::multiply(const Task& task) {
@@ -234,7 +234,7 @@ bool DensePlans::takes(const Plan& plan, const Task& task,
          result.workspaceSize <= std::size_t(kWorkspace);
 }
 
-// Whether an algorithm for kMostBlocks blocks does for fewer, and one for kPlannedRows rows for
+// Whether an algorithm for kMostBlocks blocks does for fewer, and one for planned_rows rows for
 // other numbers of them. Which numbers are tried must not follow from the task.
 bool DensePlans::takes_others(const Plan& plan, const Task& task,
                               const cublasLtMatmulAlgo_t& algorithm) const {
@@ -242,14 +242,14 @@ bool DensePlans::takes_others(const Plan& plan, const Task& task,
   const Task planned = task.planned();
   for (Index blocks = 1; task.along != Along::nothing && blocks < kMostBlocks; ++blocks)
     if (!takes(plan, planned.of_blocks(blocks), algorithm)) return false;
-  for (Index i = 0; task.by_row && i < Index(std::size(kRows)); ++i)
+  for (Index i = 0; task.planned_rows > 0 && i < Index(std::size(kRows)); ++i)
     if (!takes(plan, planned.of_rows(kRows[i]), algorithm)) return false;
   return true;
 }
 
 void DensePlans::choose_algorithm(Plan& plan, const Task& task) {
   const Key planned = key_of(task.planned().alone(element_bytes()));
-  if (const auto known = of_rows_.find(planned); task.by_row && known != of_rows_.end()) {
+  if (const auto known = of_rows_.find(planned); task.planned_rows > 0 && known != of_rows_.end()) {
     plan.algorithm = known->second;
     return;
   }
@@ -267,7 +267,7 @@ void DensePlans::choose_algorithm(Plan& plan, const Task& task) {
   // The library may leave open into how many parts it splits a sum: that would follow from how many
   // blocks or rows there are.
   prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-         std::uint32_t(task.along == Along::nothing && !task.by_row
+         std::uint32_t(task.along == Along::nothing && task.planned_rows == 0
                            ? CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE
                            : CUBLASLT_REDUCTION_SCHEME_NONE));
   prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t(task.a.alignment));
@@ -287,7 +287,7 @@ void DensePlans::choose_algorithm(Plan& plan, const Task& task) {
         !takes_others(plan, task, found[i].algo))
       continue;
     plan.algorithm = found[i].algo;
-    if (task.by_row) of_rows_.emplace(planned, plan.algorithm);
+    if (task.planned_rows > 0) of_rows_.emplace(planned, plan.algorithm);
     return;
   }
   throw DeviceError(

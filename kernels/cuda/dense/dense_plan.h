@@ -56,8 +56,9 @@ enum class Along {
 /// Algorithms for blocks are chosen for so many: as many as the device wants.
 inline constexpr Index kMostBlocks = 4;
 
-/// Products whose rows stand alone get the algorithm for so many of them.
+/// Products whose rows stand alone get the algorithm for so many of them, and those of windows.
 inline constexpr Index kPlannedRows = 256;
+inline constexpr Index kPlannedWindows = Index(1) << 14;
 
 /// Every shape gets one algorithm, chosen by the library's own rules: where it splits a sum among
 /// thread blocks, the parts are added in a fixed order, so a product has the same bits in every
@@ -84,9 +85,9 @@ class DensePlans {
     Index block = 0;   ///< units of a block
     Index blocks = 1;  ///< of Along::depth, up to kMostBlocks: a, b and result are the first one's
     Index step = 0;    ///< of Along::depth: elements from one block's result to the next one's
-    /// Whether rows of the result stand alone: what is chosen must not follow from how many there
-    /// are. b is not transposed then.
-    bool by_row = false;
+    /// Rows of the result stand alone: what is chosen is for so many of them, and must not follow
+    /// from how many there are. b is not transposed then. 0: they do not.
+    Index planned_rows = 0;
 
     int alignment() const;  ///< of the result
     Task of_blocks(Index count) const;
@@ -115,7 +116,7 @@ class DensePlans {
   Buffer<std::byte> workspace_;
   cublasLtHandle_t handle_ = nullptr;
   std::map<Key, std::unique_ptr<Plan>> plans_;
-  std::map<Key, cublasLtMatmulAlgo_t> of_rows_;  // Task::by_row, by what they are planned for
+  std::map<Key, cublasLtMatmulAlgo_t> of_rows_;  // of rows alone, by what they are planned for
 };
 
 }  // namespace norn::cuda

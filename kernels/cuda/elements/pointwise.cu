@@ -176,6 +176,7 @@ struct SlopeWork {
   Function f;
   MatrixView<const float> x;
   MatrixView<float> delta;
+  MatrixView<Bfloat16> bf16;
   template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
     const Pack<float, n> from = load<n, kStep>(x.row(r) + c);
@@ -183,6 +184,7 @@ struct SlopeWork {
 #pragma unroll
     for (int i = 0; i < n; ++i) d.value[i] *= f.slope(from.value[i]);
     store<n, kStep>(delta.row(r) + c, d);
+    if (bf16.data != nullptr) store_bf16<n, kStep>(bf16.row(r) + c, d);
   }
 };
 
@@ -399,14 +401,16 @@ class CudaPointwise final : public PointwiseKernels {
     check_launch("activate_layer");
     if (!transposes) transpose(stream_, z_to_y, transposed);
   }
-  void do_multiply_slope(const Activation& f, MatrixView<const float> x,
-                         MatrixView<float> delta) override {
+  void do_multiply_slope(const Activation& f, MatrixView<const float> x, MatrixView<float> delta,
+                         MatrixView<Bfloat16> bf16) override {
     std::visit(
         [&](const auto& function) {
           using Function = std::remove_cvref_t<decltype(function)>;
           if constexpr (!std::is_same_v<Function, Linear>)
-            run_elements<4>(stream_, "multiply_slope", elements_of<4>(delta, x),
-                            SlopeWork<Function>{function, x, delta});
+            run_elements<4>(stream_, "multiply_slope", elements_of<4>(delta, x, bf16),
+                            SlopeWork<Function>{function, x, delta, bf16});
+          else if (bf16.data != nullptr)
+            do_cast_to_bf16(delta, bf16);
         },
         f);
   }

@@ -1,144 +1,106 @@
 // SPDX-License-Identifier: Apache-2.0
-// Convolutions as products: the windows of a piece of the examples are written out as rows and
-// multiplied with the filters by cuBLASLt. Products of examples are those whose rows stand alone; a
-// unit takes what its windows give in the order of windows; a gradient is the sum over pieces of
-// its examples, in their order. Pieces follow from the shapes alone.
+// Convolutions as products. In bfloat16 a Hopper GPU reads the windows of most layers where they
+// stand (window_product.cu). Otherwise the windows of a piece of the examples are written out as
+// rows and multiplied with the filters by cuBLASLt. Products of examples are those whose rows stand
+// alone; the delta of a source of as many places as windows is one of them, with filters mirrored;
+// else a unit takes what its windows give in the order of windows. A gradient is the sum over
+// pieces of its examples, in their order. Pieces follow from the shapes alone.
 #include "kernels/convolution.h"
-#include "kernels/cuda/elements/elements.cuh"
+#include "kernels/cuda/dense/many_rows.h"
 #include "kernels/cuda/families.h"
-#include "kernels/cuda/windows/windows.cuh"
+#include "kernels/cuda/windows/window_cells.cuh"
+#include "kernels/cuda/windows/window_product.h"
+#include "kernels/window_pieces.h"
 
 #include <algorithm>
 
 namespace norn::cuda {
 namespace {
 
-/// Of the windows that are written out at a time: 24 MB as floats, which the second-level cache
-/// holds.
-constexpr Index kPieceElements = Index(6) << 20;
-constexpr Index kLeastRows = 32;
-constexpr Index kRun = 8;  // elements: rows of a piece are whole runs of 16 bytes as bfloat16
+using namespace window_pieces;
 
-/// The columns of a row of a window, with zeros up to a whole run.
-Index depth_of(const Window& window) {
-  return (window.taps() * window.channels + kRun - 1) / kRun * kRun;
-}
-Index rows_of_piece(Index depth) {
-  return std::max(kPieceElements / depth, kLeastRows);
-}
-
-__device__ void put(float& to, float value) {
-  to = value;
-}
-__device__ void put(Bfloat16& to, float value) {
-  to = Bfloat16::rounded(value);
+/// Whether the windows, one behind the other, are the source as it stands: filters of one place, or
+/// of all of them.
+bool windows_are_source(const Window& window) {
+  bool of_one = true, of_all = true;
+  for (std::size_t a = 0; a < 3; ++a) {
+    if (window.padding[a] != 0) return false;
+    of_one = of_one && window.kernel[a] == 1 && window.stride[a] == 1;
+    of_all = of_all && window.kernel[a] == window.in[a] && window.out[a] == 1;
+  }
+  return (of_one || of_all) && has_channels_last(window) &&
+         depth_of(window) == window.taps() * window.channels;
 }
 
-/// piece(r, tap * C + c) = what window first + r of the examples reads there.
-template <typename Element>
-struct WriteWindows {
-  WindowMap map;
-  MatrixView<const float> x;
-  Index first;
-  MatrixView<Element> piece;
-  __device__ void operator()(Index r, int c) const {
-    const int windows = map.windows(), tap = c / map.channels, channel = c % map.channels;
-    const Index example = (first + r) / windows;
-    const int window = int((first + r) % windows);
-    const int px = map.first(0, window % map.out[0]) + tap % map.kernel[0];
-    const int py =
-        map.first(1, window / map.out[0] % map.out[1]) + tap / map.kernel[0] % map.kernel[1];
-    const int pz =
-        map.first(2, window / (map.out[0] * map.out[1])) + tap / (map.kernel[0] * map.kernel[1]);
-    const bool is_inside = px >= 0 && px < map.in[0] && py >= 0 && py < map.in[1] && pz >= 0 &&
-                           pz < map.in[2] && tap < map.kernel[0] * map.kernel[1] * map.kernel[2];
-    float value = 0.0f;
-    if (is_inside)
-      value = x.row(example)[((pz * map.in[1] + py) * map.in[0] + px) * map.place_stride +
-                             channel * map.channel_stride];
-    put(piece(r, c), value);
-  }
-};
-
-/// dx += what the windows of a piece give; where window 0 of an example is among them, and nothing
-/// is kept, from 0 on.
-struct GatherWindows {
-  WindowMap map;
-  MatrixView<const float> piece;  ///< of windows [first, first + rows) of all examples
-  Index first;
-  Index first_example;
-  bool keeps;
-  MatrixView<float> dx;
-  __device__ void operator()(Index row, int c) const {
-    const Index example = first_example + row, start = example * map.windows();
-    const UnitPlace unit(map, c);
-    float& to = dx(example, c);
-    float sum = keeps || start < first ? to : 0.0f;
-    for_windows_of(map, unit, [&](int window, int x, int y, int z) {
-      const Index r = start + window - first;
-      if (r < 0 || r >= piece.rows) return;
-      const int kx = unit.at[0] - map.first(0, x), ky = unit.at[1] - map.first(1, y),
-                kz = unit.at[2] - map.first(2, z);
-      const int tap = (kz * map.kernel[1] + ky) * map.kernel[0] + kx;
-      sum += piece(r, Index(tap) * map.channels + unit.channel);
-    });
-    to = sum;
-  }
-};
-
-/// to(k, tap * C + c) = filters(k, c * taps + tap), and zeros behind the last one.
-template <typename Element>
-struct TurnFilters {
-  int channels;
-  int taps;
-  MatrixView<const float> filters;
-  MatrixView<Element> to;
-  __device__ void operator()(Index k, int c) const {
-    const int tap = c / channels;
-    put(to(k, c), tap < taps ? filters(k, c % channels * taps + tap) : 0.0f);
-  }
-};
-
-/// to(r, j * inner + i) = from(r, i * outer + j), or += it.
-struct TurnRows {
-  int outer;
-  int inner;
-  MatrixView<const float> from;
-  MatrixView<float> to;
-  bool adds;
-  __device__ void operator()(Index r, int c) const {
-    const float value = from(r, Index(c % inner) * outer + c / inner);
-    to(r, c) = adds ? value + to(r, c) : value;
-  }
-};
+template <typename T>
+bool is_run(MatrixView<T> m) {
+  return m.stride == m.cols || m.rows <= 1;
+}
+/// Whether an operand has a bf16 copy that the copy engine can read.
+bool is_there(const DenseOperand& operand) {
+  return operand.bf16.data != nullptr && is_run(operand.bf16) && is_packable<8>(operand.bf16);
+}
 
 class CudaConvolution final : public ConvolutionKernels {
  public:
   CudaConvolution(const Stream& stream, DenseKernels& dense)
       : stream_(stream),
         dense_(dense),
+        rows_(products_of_many_rows(dense)),
         piece_(stream.memory),
         filters_(stream.memory),
+        mirrored_(stream.memory),
         rounded_piece_(stream.memory),
+        rounded_delta_(stream.memory),
         rounded_filters_(stream.memory) {}
 
  private:
   bool rounds() const { return stream_.precision == Precision::bf16; }
-
-  template <typename Element>
-  MatrixView<Element> turn(const Window& window, MatrixView<const float> filters,
-                           Workspace<Element>& memory) {
-    const Index depth = depth_of(window);
-    const MatrixView<Element> to{memory.reserve(filters.rows * depth), filters.rows, depth, depth};
-    for_cells(stream_, "turn filters", to.rows, to.cols,
-              TurnFilters<Element>{int(window.channels), int(window.taps()), filters, to});
-    return to;
+  /// Whether windows are read where they stand, by products with so many filters.
+  bool reads_windows(const Window& window, Index filters) const {
+    return rounds() && can_read(window, filters) && device_reads_windows();
   }
-  /// Filters as products want them: [K x taps*C], the channel fastest.
-  DenseOperand turned(const Window& window, MatrixView<const float> filters) {
-    if (!rounds()) return MatrixView<const float>(turn(window, filters, filters_));
-    const MatrixView<const Bfloat16> bf16 = turn(window, filters, rounded_filters_);
-    return {MatrixView<const float>{nullptr, bf16.rows, bf16.cols, bf16.stride}, bf16};
+
+  /// Calls make(columns, to) with room for filters as products want them, whose windows are read
+  /// where they stand or written out: [rows x depth].
+  template <typename Make>
+  DenseOperand make_filters(const Window& window, Index rows, bool reads, const Make& make) {
+    const Index padded = reads ? padded_channels(window) : window.channels;
+    const Index depth = reads ? window.taps() * padded : depth_of(window);
+    const TapColumns columns{int(window.channels), int(padded), int(window.taps())};
+    if (!rounds()) {
+      const MatrixView<float> to{filters_.reserve(rows * depth), rows, depth, depth};
+      make(columns, to);
+      return MatrixView<const float>(to);
+    }
+    const MatrixView<Bfloat16> to{rounded_filters_.reserve(rows * depth), rows, depth, depth};
+    make(columns, to);
+    return {MatrixView<const float>{nullptr, rows, depth, depth}, to};
+  }
+  /// The channel fastest.
+  DenseOperand turned(const Window& window, MatrixView<const float> filters, bool reads) {
+    return make_filters(window, filters.rows, reads,
+                        [&]<typename T>(const TapColumns& columns, MatrixView<T> to) {
+                          for_cells(stream_, "turn filters", to.rows, to.cols,
+                                    TurnFilters<T>{columns, filters, to});
+                        });
+  }
+  /// The filter fastest.
+  DenseOperand mirrored(const Window& mirror, Index channels, MatrixView<const float> filters) {
+    return make_filters(mirror, channels, reads_windows(mirror, channels),
+                        [&]<typename T>(const TapColumns& columns, MatrixView<T> to) {
+                          for_cells(stream_, "mirror filters", to.rows, to.cols,
+                                    MirrorFilters<T>{columns, filters, to});
+                        });
+  }
+
+  /// The bf16 copy of an operand without gaps, which may be there already.
+  MatrixView<const Bfloat16> round(const DenseOperand& operand, Workspace<Bfloat16>& memory) {
+    if (is_there(operand)) return operand.bf16;
+    const MatrixView<const float> x = operand.values;
+    const MatrixView<Bfloat16> rounded{memory.reserve(x.size()), x.rows, x.cols, x.cols};
+    run_elements<4>(stream_, "round", elements_of<4>(x, rounded), RoundWork{x, rounded});
+    return rounded;
   }
 
   template <typename Element>
@@ -146,63 +108,144 @@ class CudaConvolution final : public ConvolutionKernels {
                             Index count, Workspace<Element>& memory) {
     const Index depth = depth_of(window);
     const MatrixView<Element> piece{memory.reserve(count * depth), count, depth, depth};
-    for_cells(stream_, "write windows", count, depth,
-              WriteWindows<Element>{WindowMap(window), x, first, piece});
+    const WindowPiece<Element> work(window, x, first, piece);
+    const bool is_whole = has_channels_last(window) && window.channels % kRun == 0 &&
+                          is_packable<4>(x) && work.map.channel_stride == 1;
+    const unsigned blocks =
+        blocks_for(work.chunks(), kWindowThreads, Index(64) * stream_.multiprocessors);
+    if (is_whole)
+      write_windows_kernel<true><<<blocks, kWindowThreads, 0, stream_.stream>>>(work);
+    else
+      write_windows_kernel<false><<<blocks, kWindowThreads, 0, stream_.stream>>>(work);
+    check_launch("write windows");
     return piece;
   }
   /// Windows [first, first + count) of all examples.
-  DenseOperand windows(const Window& window, MatrixView<const float> x, Index first, Index count) {
+  DenseOperand windows(const Window& window, const DenseOperand& operand, Index first,
+                       Index count) {
+    const MatrixView<const float> x = operand.values;
+    if (windows_are_source(window) && is_run(x) && is_packable<4>(x)) {
+      const Index depth = depth_of(window);
+      return MatrixView<const float>{x.data + first * depth, count, depth, depth};
+    }
     if (!rounds()) return MatrixView<const float>(write(window, x, first, count, piece_));
     const MatrixView<const Bfloat16> bf16 = write(window, x, first, count, rounded_piece_);
     return {MatrixView<const float>{nullptr, count, bf16.cols, bf16.stride}, bf16};
   }
 
   template <typename Body>
-  static void for_pieces(const Window& window, Index examples, const Body& body) {
-    const Index all = examples * window.out_places(), most = rows_of_piece(depth_of(window));
+  void for_pieces(const Window& window, Index examples, const Body& body) {
+    const Index all = examples * window.out_places();
+    const Index most = rows_of_piece(depth_of(window), rounds());
     for (Index first = 0; first < all; first += most) body(first, std::min(most, all - first));
   }
 
-  void do_forward(const Window& window, MatrixView<const float> x, MatrixView<const float> filters,
-                  MatrixView<float> z, Existing existing) override {
-    const DenseOperand w = turned(window, filters);
-    const MatrixView<float> flat{z.data, z.rows * window.out_places(), filters.rows, filters.rows};
-    for_pieces(window, z.rows, [&](Index first, Index count) {
-      dense_.by_row().multiply_transposed(windows(window, x, first, count), w,
-                                          flat.row_range(first, count), existing);
+  /// z [E*windows x filters] = the windows times the filters, or z += it; plus a bias if any.
+  void multiply(const Window& window, const DenseOperand& x, const DenseOperand& filters,
+                VectorView<const float> bias, MatrixView<float> z, Existing existing) {
+    if (reads_windows(window, z.cols)) return multiply_read(window, x, filters, bias, z, existing);
+    if (!bias.empty()) for_cells(stream_, "set bias", z.rows, z.cols, SetBias{bias.data, z});
+    const Existing kept = bias.empty() ? existing : Existing::add;
+    for_pieces(window, x.rows(), [&](Index first, Index count) {
+      rows_.multiply_transposed(windows(window, x, first, count), filters,
+                                z.row_range(first, count), kept);
     });
   }
 
-  void do_input_delta(const Window& window, MatrixView<const float> delta,
+  // As many examples at a time as the second-level cache holds, where they must be rounded first.
+  void multiply_read(const Window& window, const DenseOperand& x, const DenseOperand& filters,
+                     VectorView<const float> bias, MatrixView<float> z, Existing existing) {
+    const Index most = is_there(x) ? x.rows() : examples_of_piece(x.cols());
+    const Index places = window.out_places();
+    for (Index first = 0; first < x.rows(); first += most) {
+      const Index count = std::min(most, x.rows() - first);
+      multiply_windows(stream_, window, round(x.row_range(first, count), rounded_piece_),
+                       filters.bf16, bias, z.row_range(first * places, count * places), existing);
+    }
+  }
+
+  void do_forward(const Window& window, const DenseOperand& x, MatrixView<const float> filters,
+                  VectorView<const float> bias, MatrixView<float> z, Existing existing) override {
+    multiply(window, x, turned(window, filters, reads_windows(window, filters.rows)), bias,
+             {z.data, z.rows * window.out_places(), filters.rows, filters.rows}, existing);
+  }
+
+  void do_input_delta(const Window& window, const DenseOperand& operand,
                       MatrixView<const float> filters, MatrixView<float> dx,
                       Existing existing) override {
-    const DenseOperand w = turned(window, filters);
+    if (has_mirror(window, filters.rows))
+      return input_delta_by_mirror(window, operand, filters, dx, existing);
+    const MatrixView<const float> delta = operand.values;
+    const DenseOperand w = turned(window, filters, false);
     const Index places = window.out_places(), depth = depth_of(window);
     const MatrixView<const float> flat{delta.data, delta.rows * places, filters.rows, filters.rows};
+    const bool fours = has_channels_last(window) && window.channels % 4 == 0 && is_packable<4>(dx);
     for_pieces(window, dx.rows, [&](Index first, Index count) {
       const MatrixView<float> piece{piece_.reserve(count * depth), count, depth, depth};
-      dense_.by_row().multiply(flat.row_range(first, count), w, piece);
+      rows_.multiply(flat.row_range(first, count), w, piece);
       const Index example = first / places, end = (first + count + places - 1) / places;
-      for_cells(
-          stream_, "gather windows", end - example, dx.cols,
-          GatherWindows{WindowMap(window), piece, first, example, existing == Existing::add, dx});
+      const auto gather = [&](auto n) {
+        for_cells(stream_, "gather windows", end - example, dx.cols / n(),
+                  GatherWindows<n()>{WindowMap(window), piece, first, example,
+                                     existing == Existing::add, dx});
+      };
+      if (fours)
+        gather(std::integral_constant<int, 4>{});
+      else
+        gather(std::integral_constant<int, 1>{});
     });
   }
 
-  void do_gradient(const Window& window, MatrixView<const float> delta, MatrixView<const float> x,
+  // What is added, or has gaps, goes through memory of its own: its bits are those without.
+  void input_delta_by_mirror(const Window& window, const DenseOperand& delta,
+                             MatrixView<const float> filters, MatrixView<float> dx,
+                             Existing existing) {
+    const Window mirror = mirror_of(window, filters.rows);
+    const DenseOperand w = mirrored(mirror, window.channels, filters);
+    const bool is_direct = existing == Existing::overwrite && is_run(dx) && is_packable<4>(dx);
+    float* const to = is_direct ? dx.data : mirrored_.reserve(dx.size());
+    multiply(mirror, delta, w, {},
+             {to, dx.rows * window.places(), window.channels, window.channels},
+             Existing::overwrite);
+    if (!is_direct)
+      for_cells(stream_, "take delta", dx.rows, dx.cols,
+                TakeDelta{{to, dx.rows, dx.cols, dx.cols}, dx, existing == Existing::add});
+  }
+
+  void do_gradient(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                    float scale, MatrixView<float> term) override {
-    const Index depth = depth_of(window), windows_of_all = x.rows * window.out_places();
+    const Index depth = depth_of(window), windows_of_all = x.rows() * window.out_places();
+    if (windows_of_all > 0 && reads_windows(window, term.rows))
+      return gradient_read(window, delta, x, scale, term);
     const MatrixView<float> sum{filters_.reserve(term.rows * depth), term.rows, depth, depth};
-    const MatrixView<const float> flat{delta.data, windows_of_all, term.rows, term.rows};
+    const MatrixView<const float> flat{delta.values.data, windows_of_all, term.rows, term.rows};
     if (windows_of_all == 0)
       check(cudaMemsetAsync(sum.data, 0, std::size_t(sum.size()) * sizeof(float), stream_.stream),
             "cudaMemsetAsync");
-    for_pieces(window, x.rows, [&](Index first, Index count) {
+    for_pieces(window, x.rows(), [&](Index first, Index count) {
       dense_.gradient(flat.row_range(first, count), windows(window, x, first, count), scale, sum,
                       first == 0 ? Existing::overwrite : Existing::add);
     });
     const Index used = window.taps() * window.channels;
     turn_rows(window.channels, sum.columns(0, used), term, Existing::overwrite);
+  }
+
+  void gradient_read(const Window& window, const DenseOperand& delta, const DenseOperand& x,
+                     float scale, MatrixView<float> term) {
+    const Index padded = padded_channels(window), depth = window.taps() * padded;
+    const Index slices = gradient_slices(window, term.rows, x.rows());
+    const MatrixView<float> parts{filters_.reserve(slices * term.rows * depth), slices * term.rows,
+                                  depth, depth};
+    const MatrixView<const Bfloat16> rounded = round(delta, rounded_delta_);
+    const Index windows = x.rows() * window.out_places();
+    multiply_window_slices(stream_, window, {rounded.data, windows, term.rows, term.rows},
+                           round(x, rounded_piece_), slices, parts);
+    for_cells(stream_, "add slices", term.rows, depth,
+              AddSlices{{int(window.channels), int(padded), int(window.taps())},
+                        parts,
+                        int(slices),
+                        scale,
+                        term});
   }
 
   void turn_rows(Index outer, MatrixView<const float> from, MatrixView<float> to,
@@ -221,9 +264,12 @@ class CudaConvolution final : public ConvolutionKernels {
 
   Stream stream_;
   DenseKernels& dense_;
+  DenseProducts& rows_;  ///< that stand alone
   Workspace<float> piece_;
   Workspace<float> filters_;
+  Workspace<float> mirrored_;
   Workspace<Bfloat16> rounded_piece_;
+  Workspace<Bfloat16> rounded_delta_;
   Workspace<Bfloat16> rounded_filters_;
 };
 

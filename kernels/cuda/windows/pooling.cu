@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Poolings: a thread has a unit. What a unit gets from windows that overlap it takes itself, in
-// the order of windows, so that nothing is added by several threads.
+// Poolings: a thread has a unit, or a window. What a unit gets from windows that overlap it takes
+// itself, in the order of windows, so that nothing is added by several threads. What several units
+// need is found once and kept in between, for so many examples at a time that it stays in the
+// cache.
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/windows/pair_sums.h"
 #include "kernels/cuda/windows/unit_order.cuh"
@@ -8,6 +10,8 @@
 #include "kernels/math.h"
 #include "kernels/pooling.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
 
 namespace norn::cuda {
@@ -15,33 +19,39 @@ namespace {
 
 using Sources = std::span<const PoolingSource>;
 
+constexpr Index kKept = Index(16) << 20;  // bytes that are kept in between
+
 /// Whether `value`, which comes later, takes the place of the largest so far.
 __device__ bool displaces(float value, float largest) {
   return !(value <= largest) && largest == largest;
 }
 
-/// What a window gives, and a unit's share of its delta.
+/// What a window gives.
 struct Largest {
-  /// The largest unit of a channel, and where it is.
+  /// The largest unit of a channel: its value, where it is, and which of the kernel's it is.
   struct Found {
     float value;
     int unit;
+    int tap;
   };
   static __device__ Found find(const WindowMap& map, const float* x, int wx, int wy, int wz) {
-    Found found{0.0f, -1};
-    for_units_of(map, wx, wy, wz, [&](int unit) {
-      if (found.unit < 0 || displaces(x[unit], found.value)) found = {x[unit], unit};
-    });
+    const Span xs = map.places_of(0, wx), ys = map.places_of(1, wy), zs = map.places_of(2, wz);
+    const int first[3] = {map.first(0, wx), map.first(1, wy), map.first(2, wz)};
+    Found found{0.0f, -1, -1};
+    for (int pz = zs.begin; pz < zs.end; ++pz)
+      for (int py = ys.begin; py < ys.end; ++py)
+        for (int px = xs.begin; px < xs.end; ++px) {
+          const int unit = ((pz * map.in[1] + py) * map.in[0] + px) * map.place_stride;
+          if (found.unit < 0 || displaces(x[unit], found.value))
+            found = {x[unit], unit, tap_of(map, px - first[0], py - first[1], pz - first[2])};
+        }
     return found;
+  }
+  static __device__ int tap_of(const WindowMap& map, int x, int y, int z) {
+    return (z * map.kernel[1] + y) * map.kernel[0] + x;
   }
   static __device__ float of(const WindowMap& map, const float* x, int wx, int wy, int wz) {
     return find(map, x, wx, wy, wz).value;
-  }
-  /// Whether the unit has a share at all; a unit without one is not added to.
-  static __device__ bool share(const WindowMap& map, const float* x, int wx, int wy, int wz,
-                               int unit, float delta, float& share) {
-    share = delta;
-    return find(map, x, wx, wy, wz).unit == unit;
   }
 };
 
@@ -55,11 +65,6 @@ struct Mean {
     for_units_of(map, wx, wy, wz, [&](int unit) { sum += double(x[unit]); });
     return float(sum / double(units_of(map, wx, wy, wz)));
   }
-  static __device__ bool share(const WindowMap& map, const float* /*x*/, int wx, int wy, int wz,
-                               int /*unit*/, float delta, float& share) {
-    share = delta / float(units_of(map, wx, wy, wz));
-    return true;
-  }
 };
 
 template <typename Kind>
@@ -69,30 +74,79 @@ struct PoolWindows {
   MatrixView<float> y;
   bool adds;
   __device__ void operator()(Index e, int c) const {
-    const int window = c / map.channels, channel = c % map.channels;
-    const float value =
-        Kind::of(map, x.row(e) + channel * map.channel_stride, window % map.out[0],
-                 window / map.out[0] % map.out[1], window / (map.out[0] * map.out[1]));
+    const ResultPlace unit(map, c);
+    const float value = Kind::of(map, x.row(e) + unit.channel * map.channel_stride, unit.at[0],
+                                 unit.at[1], unit.at[2]);
     y(e, c) = adds ? y(e, c) + value : value;
   }
 };
 
-template <typename Kind>
-struct SpreadWindows {
+struct SpreadMeans {
+  WindowMap map;
+  MatrixView<const float> delta;
+  MatrixView<float> dx;
+  bool adds;
+  __device__ void operator()(Index e, int c) const {
+    const UnitPlace unit(map, c);
+    float sum = adds ? dx(e, c) : 0.0f;
+    for_windows_of(map, unit, [&](int window, int wx, int wy, int wz) {
+      sum += delta(e, Index(window) * map.channels + unit.channel) /
+             float(Mean::units_of(map, wx, wy, wz));
+    });
+    dx(e, c) = sum;
+  }
+};
+
+/// Of windows that share no unit and leave none out: a window writes what its units get.
+struct GiveLargest {
   WindowMap map;
   MatrixView<const float> x;
   MatrixView<const float> delta;
   MatrixView<float> dx;
   bool adds;
   __device__ void operator()(Index e, int c) const {
+    const ResultPlace window(map, c);
+    const Index from = window.channel * map.channel_stride;
+    const int* at = window.at;
+    const int winner = Largest::find(map, x.row(e) + from, at[0], at[1], at[2]).unit;
+    for_units_of(map, at[0], at[1], at[2], [&](int unit) {
+      float& to = dx(e, from + unit);
+      const float before = adds ? to : 0.0f;
+      to = unit == winner ? before + delta(e, c) : before;
+    });
+  }
+};
+
+/// Which of the kernel's units is a window's largest.   winners [E x windows*C]
+template <typename Tap>
+struct FindLargest {
+  WindowMap map;
+  MatrixView<const float> x;
+  MatrixView<Tap> winners;
+  __device__ void operator()(Index e, int c) const {
+    const ResultPlace window(map, c);
+    const int* at = window.at;
+    winners(e, c) =
+        Tap(Largest::find(map, x.row(e) + window.channel * map.channel_stride, at[0], at[1], at[2])
+                .tap);
+  }
+};
+
+template <typename Tap>
+struct SpreadLargest {
+  WindowMap map;
+  MatrixView<const Tap> winners;
+  MatrixView<const float> delta;
+  MatrixView<float> dx;
+  bool adds;
+  __device__ void operator()(Index e, int c) const {
     const UnitPlace unit(map, c);
-    const int from = unit.channel * map.channel_stride;
     float sum = adds ? dx(e, c) : 0.0f;
     for_windows_of(map, unit, [&](int window, int wx, int wy, int wz) {
-      float share;
-      if (Kind::share(map, x.row(e) + from, wx, wy, wz, c - from,
-                      delta(e, Index(window) * map.channels + unit.channel), share))
-        sum += share;
+      const Index at = Index(window) * map.channels + unit.channel;
+      const int tap = Largest::tap_of(map, unit.at[0] - map.first(0, wx),
+                                      unit.at[1] - map.first(1, wy), unit.at[2] - map.first(2, wz));
+      if (int(winners(e, at)) == tap) sum += delta(e, at);
     });
     dx(e, c) = sum;
   }
@@ -143,11 +197,29 @@ struct NormaliseResponse {
   MatrixView<float> y;
   bool adds;
   __device__ void operator()(Index e, int c) const {
-    const int channel = c % map.channels;
-    const float* of_place = x.row(e) + c / map.channels * map.place_stride;
+    int channel = c;
+    const int place = map.by_channels.divide(channel);
+    const float* of_place = x.row(e) + place * map.place_stride;
     const float value =
         of_place[channel * map.channel_stride] * response.factor(of_place, channel).power;
     y(e, c) = adds ? y(e, c) + value : value;
+  }
+};
+
+/// A channel's share in the delta of each channel that it is summed with, and its factor.
+struct FindShares {
+  WindowMap map;
+  Response response;
+  MatrixView<const float> x;
+  MatrixView<const float> delta;
+  MatrixView<float2> shares;  // [E x places*C]
+  __device__ void operator()(Index e, int c) const {
+    int channel = c;
+    const int place = map.by_channels.divide(channel);
+    const float* of_place = x.row(e) + Index(place) * map.place_stride;
+    const Response::Factor factor = response.factor(of_place, channel);
+    const float own = of_place[channel * map.channel_stride];
+    shares(e, c) = make_float2(delta(e, c) * own * factor.power / factor.sum, factor.power);
   }
 };
 
@@ -156,23 +228,20 @@ struct NormaliseResponseBackward {
   Response response;
   MatrixView<const float> x;
   MatrixView<const float> delta;
+  MatrixView<const float2> shares;
   MatrixView<float> dx;
   bool adds;
   /// By channels last, so that neighbouring threads share what they read.
   __device__ void operator()(Index e, int c) const {
-    const int channel = c % map.channels, place = c / map.channels;
-    const float* of_place = x.row(e) + place * map.place_stride;
-    const float* given = delta.row(e) + place * map.channels;
-    // A channel's delta has a share in that of each channel that it is summed with.
-    const float shares = response.sum(channel, response.behind, response.in_front, [&](int i) {
-      const Response::Factor factor = response.factor(of_place, i);
-      return given[i] * of_place[i * map.channel_stride] * factor.power / factor.sum;
-    });
+    int channel = c;
+    const int place = map.by_channels.divide(channel);
+    const float2* of_place = shares.row(e) + Index(place) * map.channels;
+    const float sum = response.sum(channel, response.behind, response.in_front,
+                                   [&](int i) { return of_place[i].x; });
+    const Index at = Index(place) * map.place_stride + channel * map.channel_stride;
     const float by = 2.0f * response.beta * response.alpha;
-    const float value = given[channel] * response.factor(of_place, channel).power -
-                        by * of_place[channel * map.channel_stride] * shares;
-    float& to = dx(e, Index(place) * map.place_stride + channel * map.channel_stride);
-    to = adds ? to + value : value;
+    const float value = delta(e, c) * of_place[channel].y - by * x(e, at) * sum;
+    dx(e, at) = adds ? dx(e, at) + value : value;
   }
 };
 
@@ -222,9 +291,18 @@ struct GiveDelta {
   }
 };
 
+/// Whether every unit is in one window.
+bool divides(const Window& window) {
+  for (std::size_t a = 0; a < 3; ++a)
+    if (window.padding[a] != 0 || window.stride[a] != window.kernel[a] ||
+        window.out[a] * window.kernel[a] != window.in[a])
+      return false;
+  return true;
+}
+
 class CudaPooling final : public PoolingKernels {
  public:
-  explicit CudaPooling(const Stream& stream) : stream_(stream), given_(stream.memory) {}
+  explicit CudaPooling(const Stream& stream) : stream_(stream), kept_(stream.memory) {}
 
  private:
   void do_forward(const Pooling& pooling, Sources sources, MatrixView<float> y) override {
@@ -266,31 +344,67 @@ class CudaPooling final : public PoolingKernels {
                           &source == sources.data()});
   }
 
-  template <typename Kind>
-  void spread(const PoolingSource& source, MatrixView<const float> delta, MatrixView<float> dx,
-              bool adds) {
-    for_cells(stream_, "spread over windows", dx.rows, dx.cols,
-              SpreadWindows<Kind>{WindowMap(source.window), source.x, delta, dx, adds});
+  template <typename T>
+  MatrixView<T> kept(Index rows, Index cols) {
+    std::byte* data = kept_.reserve(rows * cols * Index(sizeof(T)));
+    return {reinterpret_cast<T*>(data), rows, cols, cols};
+  }
+  /// work(first, rows, what is kept of them) for examples whose `cols` elements T fit.
+  template <typename T, typename Work>
+  void by_parts(Index rows, Index cols, const Work& work) {
+    const Index most = std::max<Index>(1, kKept / std::max<Index>(1, cols * Index(sizeof(T))));
+    for (Index first = 0; first < rows; first += most) {
+      const Index count = std::min(most, rows - first);
+      work(first, count, kept<T>(count, cols));
+    }
+  }
+
+  template <typename Tap>
+  void spread_largest(const PoolingSource& source, MatrixView<const float> delta,
+                      MatrixView<float> dx, bool adds) {
+    const WindowMap map(source.window);
+    by_parts<Tap>(dx.rows, delta.cols, [&](Index first, Index rows, MatrixView<Tap> winners) {
+      for_cells(stream_, "find the largest of windows", rows, delta.cols,
+                FindLargest<Tap>{map, source.x.row_range(first, rows), winners});
+      for_cells(stream_, "spread over windows", rows, dx.cols,
+                SpreadLargest<Tap>{map, winners, delta.row_range(first, rows),
+                                   dx.row_range(first, rows), adds});
+    });
   }
   void backward_of(const MaxPooling&, Sources sources, std::size_t number,
                    MatrixView<const float> delta, MatrixView<float> dx, bool adds) {
-    spread<Largest>(sources[number], delta, dx, adds);
+    const PoolingSource& source = sources[number];
+    if (divides(source.window))
+      for_cells(stream_, "give to the largest", dx.rows, delta.cols,
+                GiveLargest{WindowMap(source.window), source.x, delta, dx, adds});
+    else if (source.window.taps() <= 256)
+      spread_largest<std::uint8_t>(source, delta, dx, adds);
+    else
+      spread_largest<int>(source, delta, dx, adds);
   }
   void backward_of(const AveragePooling&, Sources sources, std::size_t number,
                    MatrixView<const float> delta, MatrixView<float> dx, bool adds) {
-    spread<Mean>(sources[number], delta, dx, adds);
+    for_cells(stream_, "spread over windows", dx.rows, dx.cols,
+              SpreadMeans{WindowMap(sources[number].window), delta, dx, adds});
   }
   void backward_of(const LocalResponseNormalization& lrn, Sources sources, std::size_t number,
                    MatrixView<const float> delta, MatrixView<float> dx, bool adds) {
     const WindowMap map(sources[number].window);
-    for_cells(
-        stream_, "normalise responses backward", dx.rows, dx.cols,
-        NormaliseResponseBackward{map, Response(lrn, map), sources[number].x, delta, dx, adds});
+    const Response response(lrn, map);
+    by_parts<float2>(dx.rows, dx.cols, [&](Index first, Index rows, MatrixView<float2> shares) {
+      const MatrixView<const float> x = sources[number].x.row_range(first, rows);
+      const MatrixView<const float> given = delta.row_range(first, rows);
+      for_cells(stream_, "shares of responses", rows, dx.cols,
+                FindShares{map, response, x, given, shares});
+      for_cells(stream_, "normalise responses backward", rows, dx.cols,
+                NormaliseResponseBackward{map, response, x, given, shares,
+                                          dx.row_range(first, rows), adds});
+    });
   }
   void backward_of(const Maxout&, Sources sources, std::size_t number,
                    MatrixView<const float> delta, MatrixView<float> dx, bool adds) {
     const UnitOrderMap own(sources[number].window);
-    const MatrixView<float> given{given_.reserve(dx.rows * dx.cols), dx.rows, dx.cols, dx.cols};
+    const MatrixView<float> given = kept<float>(dx.rows, dx.cols);
     for_cells(
         stream_, "arrange delta", dx.rows, dx.cols,
         ArrangeDelta{UnitOrderMap(sources[0].window, UnitOrder::channels_last), own, delta, given});
@@ -319,7 +433,7 @@ class CudaPooling final : public PoolingKernels {
   }
 
   Stream stream_;
-  Workspace<float> given_;  // of Maxout
+  Workspace<std::byte> kept_;
 };
 
 }  // namespace

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/device/stream.h"
+#include "kernels/cuda/windows/divisor.cuh"
 #include "kernels/window.h"
 #include "norn/tensor/views.h"
 
@@ -23,11 +24,17 @@ struct WindowMap {
   int channels;
   int place_stride;    ///< from a unit to the next place's
   int channel_stride;  ///< from a unit to the next channel's
+  Divisor by_channels, by_places, by_in[2], by_out[2], by_stride[3];
 
   explicit WindowMap(const Window& window)
       : channels(int(window.channels)),
         place_stride(window.order == UnitOrder::channels_last ? channels : 1),
-        channel_stride(window.order == UnitOrder::channels_last ? 1 : int(window.places())) {
+        channel_stride(window.order == UnitOrder::channels_last ? 1 : int(window.places())),
+        by_channels(window.channels),
+        by_places(window.places()),
+        by_in{Divisor(window.in[0]), Divisor(window.in[1])},
+        by_out{Divisor(window.out[0]), Divisor(window.out[1])},
+        by_stride{Divisor(window.stride[0]), Divisor(window.stride[1]), Divisor(window.stride[2])} {
     for (std::size_t a = 0; a < 3; ++a) {
       in[a] = int(window.in[a]);
       out[a] = int(window.out[a]);
@@ -49,8 +56,8 @@ struct WindowMap {
   __device__ Span windows_of(int axis, int place) const {
     const int behind = place + padding[axis];
     const int late = behind - kernel[axis] + 1;
-    return {late <= 0 ? 0 : (late + stride[axis] - 1) / stride[axis],
-            min(behind / stride[axis] + 1, out[axis])};
+    return {late <= 0 ? 0 : by_stride[axis].quotient(late + stride[axis] - 1),
+            min(by_stride[axis].quotient(behind) + 1, out[axis])};
   }
 };
 
@@ -59,13 +66,25 @@ struct UnitPlace {
   int at[3];
   int channel;
   __device__ UnitPlace(const WindowMap& map, int unit) {
-    const bool channels_last = map.channel_stride == 1;
-    const int places = map.in[0] * map.in[1] * map.in[2];
-    channel = channels_last ? unit % map.channels : unit / places;
-    const int place = channels_last ? unit / map.channels : unit % places;
-    at[0] = place % map.in[0];
-    at[1] = place / map.in[0] % map.in[1];
-    at[2] = place / (map.in[0] * map.in[1]);
+    int place = unit;
+    if (map.channel_stride == 1)
+      place = map.by_channels.divide(channel = unit);
+    else
+      channel = map.by_places.divide(place);
+    at[0] = place;
+    at[1] = map.by_in[0].divide(at[0]);
+    at[2] = map.by_in[1].divide(at[1]);
+  }
+};
+
+/// A unit of a result, whose units stand channels last: its window along the axes and its channel.
+struct ResultPlace {
+  int at[3];
+  int channel;
+  __device__ ResultPlace(const WindowMap& map, int unit) : channel(unit) {
+    at[0] = map.by_channels.divide(channel);
+    at[1] = map.by_out[0].divide(at[0]);
+    at[2] = map.by_out[1].divide(at[1]);
   }
 };
 

@@ -7,6 +7,7 @@
 #include "kernels/recommend.h"
 #include "src/engine/model/model_file.h"
 #include "src/engine/plan/plan_settings.h"
+#include "src/engine/plan/window_workspace.h"
 #include "src/engine/predict/predictor.h"
 #include "src/nn/naming.h"
 #include "src/step/block_group.h"
@@ -136,30 +137,8 @@ class Planner {
             bytes_of_statistics(facts_.partition(layer), facts_.units(layer), facts_.batch()));
     for (int layer : facts_.order())
       if (facts_.is_factored(layer)) add_factored_workspace(layer);
-    add_window_workspace();
-  }
-
-  // Windows that are written out, filters whose channels are turned, and what products make of
-  // both: kernels/cuda/windows/convolution.cu.
-  void add_window_workspace() {
-    constexpr Index kPieceElements = Index(6) << 20, kLeastRows = 32;
-    Index piece = 0, filters = 0, results = 0;
-    for (int layer : facts_.order()) {
-      if (!facts_.is_convolution(layer)) continue;
-      for (int edge : facts_.matrices(layer)) {
-        const Window window = facts_.window(edge);
-        const Index depth = round_up_to_eight(window.taps() * window.channels);
-        const Index rows = std::min(facts_.example_capacity() * window.out_places(),
-                                    std::max(kPieceElements / depth, kLeastRows));
-        piece = std::max(piece, rows * depth);
-        filters = std::max(filters, facts_.channels(layer) * depth);
-        results = std::max(results, rows * facts_.channels(layer));
-      }
-    }
-    if (piece == 0) return;
-    Index bytes = kFloat * (piece + filters);
-    if (settings_.device.casts_operands) bytes += kBf16 * (piece + filters + results);
-    count_working("workspace of windows", bytes * 5 / 4);
+    const Index windows = window_workspace(facts_, settings_.device.casts_operands);
+    if (windows > 0) count_working("workspace of windows", windows);
   }
 
   // What is folded into rows, and sums that wait on each multiprocessor of an H200:

@@ -85,12 +85,18 @@ namespace {
 // Nothing of an example depends on the others there.
 void convolve(State& state, int layer, const OwnRows& own, MatrixView<float> z) {
   UnitLayer& unit = *state.units[layer];
-  unit.begin_forward(state.compute(), own.rows());
+  if (unit.connections.empty()) unit.begin_forward(state.compute(), own.rows());
   if (z.empty()) return;
-  for (std::size_t c = 0; c < unit.connections.size(); ++c)
-    state.kernels().convolution->forward(state.facts.window(state.edge_of(layer, c)),
-                                         rows_of(state, unit.source_layers[c], own.examples).values,
-                                         unit.connections[c].weights().values(), z, Existing::add);
+  ConvolutionKernels& kernels = *state.kernels().convolution;
+  for (std::size_t c = 0; c < unit.connections.size(); ++c) {
+    const Window window = state.facts.window(state.edge_of(layer, c));
+    const DenseOperand x = rows_of(state, unit.source_layers[c], own.examples);
+    const MatrixView<const float> filters = unit.connections[c].weights().values();
+    if (c == 0)
+      kernels.forward_from_bias(window, x, filters, unit.bias.value.view(), z);
+    else
+      kernels.forward(window, x, filters, z, Existing::add);
+  }
 }
 
 void multiply(State& state, int layer, const OwnRows& own, MatrixView<float> z) {
@@ -165,7 +171,10 @@ void ExampleDelta::run(State& state) const {
   }
   if (!d.empty() && rules_of(unit.descriptor().type).has_activation)
     unit.undo_activation(compute, own.rows(), state.now.position);
-  if (unit.descriptor().batch_normalization) normalise_backward(state, layer, own, d);
+  if (!unit.descriptor().batch_normalization) return;
+  normalise_backward(state, layer, own, d);
+  if (!unit.bf16_deltas.empty() && !d.empty())
+    compute.kernels.pointwise->cast_to_bf16(d, unit.bf16_deltas.first_rows(own.rows()));
 }
 
 void SendByExample::run(State& state) const {
@@ -180,7 +189,8 @@ void SendByExample::run(State& state) const {
     const MatrixView<float> dx = place_to_send(state, edge, own.examples);
     state.stage("input delta");
     if (state.facts.is_convolution(layer) && !d.empty())
-      state.kernels().convolution->input_delta(state.facts.window(edge), d, w.values, dx,
+      state.kernels().convolution->input_delta(state.facts.window(edge),
+                                               unit.delta_rows_operand(own.count()), w.values, dx,
                                                Existing::overwrite);
     else if (!state.facts.is_convolution(layer))
       compute.executor.for_each(Index(own.runs.size()), [&](Index run, int) {
@@ -247,17 +257,17 @@ void update_weights(State& state, int layer, std::size_t c, const OwnRows& own) 
   const DenseOperand x = rows_of(state, unit.source_layers[c], own.examples);
   Weights& weights = unit.connections[c].weights();
   const Index sources = weights.shape().sources;
-  const MatrixView<float> d = unit.examples_of(unit.deltas, own.count());
+  const DenseOperand d = unit.delta_rows_operand(own.count());
   std::optional<Window> window;
   if (state.facts.is_convolution(layer)) window = state.facts.window(state.edge_of(layer, c));
   state.stage("weight update");
   compute.executor.for_each(Index(own.runs.size()), [&](Index run, int) {
     const Range rows = own.runs[std::size_t(run)];
     const MatrixView<float> g{room.terms.view().row(run), unit.mine().count(), sources, sources};
-    const MatrixView<float> of_run = d.row_range(rows.begin, rows.count());
+    const DenseOperand of_run = d.row_range(rows.begin, rows.count());
     const DenseOperand x_run = x.row_range(rows.begin, rows.count());
     if (window)
-      compute.kernels.convolution->gradient(*window, of_run, x_run.values, scale, g);
+      compute.kernels.convolution->gradient(*window, of_run, x_run, scale, g);
     else
       compute.kernels.dense->gradient(of_run, x_run, scale, g);
   });

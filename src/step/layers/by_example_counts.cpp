@@ -31,7 +31,7 @@ void count_product(const StepFacts& facts, WorkList& list, const char* stage, in
 void list_sources(TensorUses& uses, int layer) {
   for (int edge : uses.facts.sources(layer)) {
     UnitLayer* source = uses.tensors.units[uses.facts.edge(edge).source].get();
-    if (source) uses.reads(source->activations);
+    if (source) uses.reads(source->activations, source->bf16_rows);
   }
 }
 
@@ -47,8 +47,8 @@ void ExampleForward::tensors(TensorUses& uses) const {
     uses.updates(unit.running_mean, unit.running_variance);
     uses.writes(room.run_sums, room.sums);
   }
-  uses.writes(unit.activations, unit.before_dropout, unit.pre_activations, unit.normalised,
-              unit.inverse_deviation);
+  uses.writes(unit.activations, unit.bf16_rows, unit.before_dropout, unit.pre_activations,
+              unit.normalised, unit.inverse_deviation);
 }
 
 void ExampleForward::work(const StepFacts& facts, WorkList& list) const {
@@ -84,7 +84,7 @@ void ExampleDelta::tensors(TensorUses& uses) const {
   if (uses.facts.sums_delta(layer)) uses.adds_to_delta(layer);
   uses.writes(unit.unit_deltas);
   if (uses.facts.feeds_by_example(layer)) uses.reads(unit.deltas);
-  uses.writes(unit.deltas);
+  uses.writes(unit.deltas, unit.bf16_deltas);
   if (!uses.facts.layer(layer).batch_normalization) return;
   ExampleRoom& room = uses.tensors.room<ExampleRoom>(layer);
   uses.reads(unit.norm_scale.value);
@@ -102,7 +102,7 @@ void ExampleDelta::traffic(const StepFacts& facts, TrafficList& list) const {
 }
 
 void SendByExample::tensors(TensorUses& uses) const {
-  uses.reads(uses.tensors.units[layer]->deltas);
+  uses.reads(uses.tensors.units[layer]->deltas, uses.tensors.units[layer]->bf16_deltas);
   uses.writes(uses.tensors.workspace[0].dx);
   for (int edge : uses.facts.matrices(layer)) uses.reads_weights(edge);
   for (int edge : uses.facts.sources(layer)) {
@@ -137,7 +137,7 @@ void UpdateByOwners::tensors(TensorUses& uses) const {
     else
       uses.updates_weights(edge);
   }
-  uses.reads(unit.deltas);
+  uses.reads(unit.deltas, unit.bf16_deltas);
   uses.writes(room.terms, room.gradient, room.run_sums, room.sums);
   if (uses.facts.layer(layer).batch_normalization) uses.reads(unit.gradient, unit.gradient2);
   uses.writes(unit.gradient);

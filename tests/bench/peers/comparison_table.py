@@ -10,7 +10,8 @@ import sys
 
 DSSTNE = pathlib.Path(__file__).with_name("dsstne.json")
 COLUMNS = {"Norn": ("ours", None), "eager": ("plain", "eager"), "torch.compile": ("plain", "compile"),
-           "max-autotune": ("plain", "autotune"), "CCE": ("plain", "cce"), "Liger": ("plain", "liger"),
+           "deterministic": ("plain", "deterministic"), "max-autotune": ("plain", "autotune"), "CCE": ("plain", "cce"),
+           "Liger": ("plain", "liger"),
            "strong PyTorch": ("strong", None)}
 
 

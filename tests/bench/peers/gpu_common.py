@@ -128,8 +128,8 @@ def timed(step, batch, args, warmup):
             "ms": round(times[len(times) // 2], 4), "batches": BATCHES}
 
 
-def argument_parser(text, variants, precisions):
-    """--variant, --precision and --optimizer take lists: every combination is run."""
+def argument_parser(text, variants, precisions, shapes=tuple(SHAPES)):
+    """--variant, --precision and --optimizer take lists: every combination is run. Without shapes the batch is the network's."""
     def choices(allowed):
         def parse(value):
             words = value.split(",")
@@ -140,10 +140,11 @@ def argument_parser(text, variants, precisions):
         return parse
 
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", choices=sorted(SHAPES), default="ml20m")
+    if shapes:
+        parser.add_argument("--shape", choices=sorted(shapes), default="ml20m")
     parser.add_argument("--variant", type=choices(variants), default=variants[:1], help=", ".join(variants))
     parser.add_argument("--precision", type=choices(precisions), default=precisions[-1:], help=", ".join(precisions))
-    parser.add_argument("--batch", type=int, default=1024)
+    parser.add_argument("--batch", type=int, default=1024 if shapes else 0)
     parser.add_argument("--seconds", type=float, default=2.0, help="how long to time a configuration")
     parser.add_argument("--json", help="append the lines to this file too")
     return parser, choices

@@ -118,7 +118,7 @@ def modules_of(network):
     return torch.nn.Sequential(*modules)
 
 
-def optimizer_of(model, training):
+def optimizer_of(model, training, **more):
     """Biases and batch normalisation are not regularised."""
     weights = [p for p in model.parameters() if p.dim() > 1]
     others = [p for p in model.parameters() if p.dim() == 1]
@@ -127,9 +127,9 @@ def optimizer_of(model, training):
     word = training["Optimizer"]
     if word in ("Adam", "AdamW"):
         kind = torch.optim.Adam if word == "Adam" else torch.optim.AdamW
-        return kind(groups, lr=rate, betas=(mu, training.get("Mu1", 0.999)), eps=1e-8)
+        return kind(groups, lr=rate, betas=(mu, training.get("Mu1", 0.999)), eps=1e-8, **more)
     if word in ("SGD", "Momentum", "Nesterov"):
-        return torch.optim.SGD(groups, lr=rate, momentum=0.0 if word == "SGD" else mu, nesterov=word == "Nesterov")
+        return torch.optim.SGD(groups, lr=rate, momentum=0.0 if word == "SGD" else mu, nesterov=word == "Nesterov", **more)
     raise SystemExit(f"pytorch_images: the optimizer {word} is not written here")
 
 

@@ -64,10 +64,12 @@ class StagedPointwise final : public PointwiseKernels {
     copy.back();
     over.back();
   }
-  void do_multiply_slope(const Activation& f, MatrixView<const float> y,
-                         MatrixView<float> delta) override {
+  void do_multiply_slope(const Activation& f, MatrixView<const float> y, MatrixView<float> delta,
+                         MatrixView<Bfloat16> bf16) override {
     StagedMatrix from(y);
-    change(delta, [&](auto to) { kernels_->multiply_slope(f, from.view(), to); });
+    StagedMatrix copy(bf16);
+    change(delta, [&](auto to) { kernels_->multiply_slope(f, from.view(), to, copy.view()); });
+    copy.back();
   }
   void do_sum_columns(std::span<const ColumnSum> sums) override {
     std::vector<std::unique_ptr<StagedMatrix<const float>>> from;

@@ -16,27 +16,31 @@ using staged::TestDevice;
 
 class StagedConvolution final : public ConvolutionKernels {
  private:
-  void do_forward(const Window& window, MatrixView<const float> x, MatrixView<const float> filters,
-                  MatrixView<float> z, Existing existing) override {
-    StagedMatrix staged_x(x), staged_filters(filters);
+  void do_forward(const Window& window, const DenseOperand& x, MatrixView<const float> filters,
+                  VectorView<const float> bias, MatrixView<float> z, Existing existing) override {
+    StagedMatrix staged_x(x.values), staged_filters(filters);
     StagedMatrix staged_z(z);
-    kernels_->forward(window, staged_x.view(), staged_filters.view(), staged_z.view(), existing);
+    if (bias.empty())
+      kernels_->forward(window, staged_x.view(), staged_filters.view(), staged_z.view(), existing);
+    else
+      kernels_->forward_from_bias(window, staged_x.view(), staged_filters.view(),
+                                  StagedVector(bias).view(), staged_z.view());
     TestDevice::get().finish();
     staged_z.back();
   }
-  void do_input_delta(const Window& window, MatrixView<const float> delta,
+  void do_input_delta(const Window& window, const DenseOperand& delta,
                       MatrixView<const float> filters, MatrixView<float> dx,
                       Existing existing) override {
-    StagedMatrix staged_delta(delta), staged_filters(filters);
+    StagedMatrix staged_delta(delta.values), staged_filters(filters);
     StagedMatrix staged_dx(dx);
     kernels_->input_delta(window, staged_delta.view(), staged_filters.view(), staged_dx.view(),
                           existing);
     TestDevice::get().finish();
     staged_dx.back();
   }
-  void do_gradient(const Window& window, MatrixView<const float> delta, MatrixView<const float> x,
+  void do_gradient(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                    float scale, MatrixView<float> term) override {
-    StagedMatrix staged_delta(delta), staged_x(x);
+    StagedMatrix staged_delta(delta.values), staged_x(x.values);
     StagedMatrix staged_term(term);
     kernels_->gradient(window, staged_delta.view(), staged_x.view(), scale, staged_term.view());
     TestDevice::get().finish();

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "kernels/window.h"
+#include "src/base/bfloat16.h"
+
+#include <algorithm>
+
+/// How a GPU's convolutions are cut, by their shapes alone. Plans count what that takes.
+namespace norn::window_pieces {
+
+/// Of the windows that are written out, or images that are rounded, at a time: what the
+/// second-level cache holds.
+inline constexpr Index kPieceBytes = Index(32) << 20;
+inline constexpr Index kRun = 8;   ///< columns: rows are whole runs of 16 bytes as bfloat16
+inline constexpr Index kBox = 64;  ///< channels that the copy engine brings at a time
+
+inline Index round_up(Index value, Index multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+inline Index quotient_up(Index value, Index by) {
+  return (value + by - 1) / by;
+}
+
+/// The columns of a window that is written out, with zeros up to a whole run, and its rows.
+inline Index depth_of(const Window& window) {
+  return round_up(window.taps() * window.channels, kRun);
+}
+inline Index rows_of_piece(Index depth, bool rounds) {
+  constexpr Index kLeast = 32;
+  return std::max(kPieceBytes / (depth * Index(rounds ? sizeof(Bfloat16) : sizeof(float))), kLeast);
+}
+/// Examples of so many units that are rounded at a time.
+inline Index examples_of_piece(Index units) {
+  return std::max<Index>(1, kPieceBytes / (units * Index(sizeof(Bfloat16))));
+}
+
+inline bool has_channels_last(const Window& window) {
+  return window.order == UnitOrder::channels_last || window.places() == 1 || window.channels == 1;
+}
+
+/// Whether the delta of the source is a convolution, too: of the delta, with the filters mirrored.
+/// The places that windows read are as many as the windows then.
+inline bool has_mirror(const Window& window, Index filters) {
+  constexpr Index kMost = 4;  // times as many filters as channels: a piece is larger then
+  for (std::size_t a = 0; a < 3; ++a)
+    if (window.stride[a] != 1 || window.out[a] != window.in[a] ||
+        window.padding[a] >= window.kernel[a])
+      return false;
+  return has_channels_last(window) && filters <= kMost * window.channels;
+}
+inline Window mirror_of(const Window& window, Index filters) {
+  Window mirror = window;
+  for (std::size_t a = 0; a < 3; ++a) mirror.padding[a] = window.kernel[a] - 1 - window.padding[a];
+  mirror.channels = filters;
+  mirror.order = UnitOrder::channels_last;
+  return mirror;
+}
+
+/// From the last place of an axis to where the last window begins.
+inline Index upper_corner(const Window& window, std::size_t axis) {
+  return (window.out[axis] - 1) * window.stride[axis] - window.padding[axis] -
+         (window.in[axis] - 1);
+}
+
+/// Whether products of windows with so many filters can read them where they stand, and it pays:
+/// images of two axes, with borders, strides and filters that the copy engine has bits for, and
+/// channels and filters that fill a good part of a tile.
+inline bool can_read(const Window& window, Index filters) {
+  constexpr Index kCorner = 128, kOffset = 256, kStride = 8, kPlaces = Index(1) << 20, kLeast = 32;
+  if (window.in[2] != 1 || window.kernel[2] != 1 || window.out[2] != 1) return false;
+  for (std::size_t a = 0; a < 2; ++a) {
+    const Index upper = upper_corner(window, a);
+    if (window.padding[a] > kCorner || upper < -kCorner || upper >= kCorner ||
+        window.kernel[a] > kOffset || window.stride[a] > kStride || window.in[a] > kPlaces)
+      return false;
+  }
+  return window.order == UnitOrder::channels_last && window.channels % kRun == 0 &&
+         filters % kRun == 0 && window.channels >= kLeast && filters >= kLeast;
+}
+
+/// Columns of a tap where windows are read: the channels, and zeros up to whole boxes.
+inline Index padded_channels(const Window& window) {
+  return round_up(window.channels, kBox);
+}
+
+/// In how many slices of the windows a gradient is summed then, so that its tiles of 128 x 128 fill
+/// a device: two for each multiprocessor of an H100.
+inline Index gradient_slices(const Window& window, Index filters, Index examples) {
+  constexpr Index kTile = 128, kTiles = 264, kLeastSteps = 8;
+  const Index tiles =
+      quotient_up(filters, kTile) * quotient_up(window.taps() * padded_channels(window), kTile);
+  const Index steps = quotient_up(examples * window.out_places(), kBox);
+  return std::clamp<Index>(quotient_up(kTiles, tiles), 1, std::max<Index>(1, steps / kLeastSteps));
+}
+
+}  // namespace norn::window_pieces

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// The largest of each kind, over all convolutions and what they do.
+#include "src/engine/plan/window_workspace.h"
+
+#include "kernels/window_pieces.h"
+#include "src/step/layers/example_edges.h"
+#include "src/tensor/example_partition.h"
+
+#include <algorithm>
+
+namespace norn {
+namespace {
+
+using namespace window_pieces;
+
+class Needs {
+ public:
+  Needs(const StepFacts& facts, bool rounds) : facts_(facts), rounds_(rounds) {}
+
+  void add_edge(int edge) {
+    const Window window = facts_.window(edge);
+    const int layer = facts_.edge(edge).destination, source = facts_.edge(edge).source;
+    const Index filters = facts_.channels(layer);
+    const bool is_rounded = !facts_.is_input(source) && facts_.gives_bf16_rows(source);
+    add_product(window, filters, is_rounded);
+    if (!facts_.training()) return;
+    add_gradient(window, filters, is_rounded, facts_.gives_bf16_delta(layer));
+    if (!step::sends_delta(facts_, edge)) return;
+    if (has_mirror(window, filters))
+      add_product(mirror_of(window, filters), window.channels, facts_.gives_bf16_delta(layer));
+    else
+      add_delta(window, filters);
+  }
+  /// Memory that is asked for again grows by a quarter.
+  Index bytes() const {
+    const Index floats = piece_ + filters_;
+    const Index halves = rounded_piece_ + rounded_delta_ + rounded_filters_ + operands_;
+    return (floats * Index(sizeof(float)) + halves * Index(sizeof(Bfloat16))) * 5 / 4;
+  }
+
+ private:
+  bool reads(const Window& window, Index filters) const {
+    return rounds_ && can_read(window, filters);
+  }
+  static void raise(Index& most, Index elements) { most = std::max(most, elements); }
+  Index rows_of(const Window& window, Index examples) const {
+    return std::min(examples * window.out_places(), rows_of_piece(depth_of(window), rounds_));
+  }
+
+  // `is_rounded`: the operand has a bf16 copy.
+  void add_product(const Window& window, Index filters, bool is_rounded) {
+    const Index units = window.places() * window.channels;
+    if (reads(window, filters)) {
+      if (!is_rounded)
+        raise(rounded_piece_,
+              units * std::min(facts_.example_capacity(), examples_of_piece(units)));
+      raise(rounded_filters_, filters * window.taps() * padded_channels(window));
+      return;
+    }
+    const Index depth = depth_of(window);
+    raise(rounds_ ? rounded_piece_ : piece_, rows_of(window, facts_.example_capacity()) * depth);
+    raise(rounds_ ? rounded_filters_ : filters_, filters * depth);
+  }
+  void add_gradient(const Window& window, Index filters, bool is_rounded, bool has_delta) {
+    const Index examples = ExamplePartition::make(facts_.batch()).run_length();
+    if (!reads(window, filters)) {
+      raise(filters_, filters * depth_of(window));
+      if (rounds_) raise(operands_, rows_of(window, examples) * filters);
+      return;
+    }
+    if (!is_rounded) raise(rounded_piece_, examples * window.places() * window.channels);
+    if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
+    raise(filters_, gradient_slices(window, filters, examples) * filters * window.taps() *
+                        padded_channels(window));
+  }
+  // Windows that are written out, and the operands of that.
+  void add_delta(const Window& window, Index filters) {
+    const Index rows = rows_of(window, facts_.example_capacity());
+    raise(piece_, rows * depth_of(window));
+    raise(rounds_ ? rounded_filters_ : filters_, filters * depth_of(window));
+    if (rounds_) raise(operands_, rows * filters);
+  }
+
+  const StepFacts& facts_;
+  bool rounds_;
+  Index piece_ = 0, filters_ = 0;
+  Index rounded_piece_ = 0, rounded_delta_ = 0, rounded_filters_ = 0, operands_ = 0;
+};
+
+}  // namespace
+
+Index window_workspace(const StepFacts& facts, bool rounds) {
+  Needs needs(facts, rounds);
+  for (int layer : facts.order())
+    if (facts.is_convolution(layer))
+      for (int edge : facts.matrices(layer)) needs.add_edge(edge);
+  return needs.bytes();
+}
+
+}  // namespace norn
