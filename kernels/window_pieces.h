@@ -12,8 +12,11 @@ namespace norn::window_pieces {
 /// Of the windows that are written out, or images that are rounded, at a time: what the
 /// second-level cache holds.
 inline constexpr Index kPieceBytes = Index(32) << 20;
-inline constexpr Index kRun = 8;   ///< columns: rows are whole runs of 16 bytes as bfloat16
-inline constexpr Index kBox = 64;  ///< channels that the copy engine brings at a time
+inline constexpr Index kRun = 8;  ///< columns: rows are whole runs of 16 bytes as bfloat16
+/// Bytes of a place's channels that the copy engine brings at a time.
+inline constexpr Index kBoxBytes = 128;
+template <typename T>
+inline constexpr Index kBox = kBoxBytes / Index(sizeof(T));
 
 inline Index round_up(Index value, Index multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -80,17 +83,18 @@ inline bool can_read(const Window& window, Index filters) {
 }
 
 /// Columns of a tap where windows are read: the channels, and zeros up to whole boxes.
-inline Index padded_channels(const Window& window) {
-  return round_up(window.channels, kBox);
+template <typename T>
+Index padded_channels(const Window& window) {
+  return round_up(window.channels, kBox<T>);
 }
 
-/// In how many slices of the windows a gradient is summed then, so that its tiles of 128 x 128 fill
-/// a device: two for each multiprocessor of an H100.
+/// In how many slices of the windows a gradient in bfloat16 is summed then, so that its tiles of
+/// 128 x 128 fill a device: two for each multiprocessor of an H100.
 inline Index gradient_slices(const Window& window, Index filters, Index examples) {
   constexpr Index kTile = 128, kTiles = 264, kLeastSteps = 8;
-  const Index tiles =
-      quotient_up(filters, kTile) * quotient_up(window.taps() * padded_channels(window), kTile);
-  const Index steps = quotient_up(examples * window.out_places(), kBox);
+  const Index tiles = quotient_up(filters, kTile) *
+                      quotient_up(window.taps() * padded_channels<Bfloat16>(window), kTile);
+  const Index steps = quotient_up(examples * window.out_places(), kBox<Bfloat16>);
   return std::clamp<Index>(quotient_up(kTiles, tiles), 1, std::max<Index>(1, steps / kLeastSteps));
 }
 

@@ -101,7 +101,7 @@ TEST_F(Pointwise, EveryActivationAndItsSlopeAgreeWithFloat64) {
       const bool from_z = slope_from(activation) == SlopeFrom::z;
       PaddedMatrix<float> delta_with_copy = incoming;
       PaddedMatrix<Bfloat16> copy(3, width);
-      const auto& x_of_slope = from_z ? z_copy : y;
+      auto& x_of_slope = from_z ? z_copy : y;
       kernels_->multiply_slope(activation, x_of_slope.view(), delta.view());
       kernels_->multiply_slope(activation, x_of_slope.view(), delta_with_copy.view(), copy.view());
       EXPECT_TRUE(delta_with_copy.same_bits(delta) && copy.padding_is_intact());

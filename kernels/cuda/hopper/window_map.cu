@@ -11,27 +11,36 @@ using Encode = decltype(&cuTensorMapEncodeIm2col);
 
 constexpr std::size_t kAxes = 2;  // x, y
 
-}  // namespace
-
-CUtensorMap map_windows(const Window& window, const Bfloat16* x, Index examples, int rows) {
+template <typename T>
+CUtensorMap map(const Window& window, CUtensorMapDataType type, const T* x, Index examples,
+                int rows) {
   static const Encode encode = driver_entry<Encode>("cuTensorMapEncodeIm2col", 12000);
   CUtensorMap map;
   const auto channels = cuuint64_t(window.channels);
   const auto width = cuuint64_t(window.in[0]), height = cuuint64_t(window.in[1]);
   const cuuint64_t sizes[4] = {channels, width, height, cuuint64_t(examples)};
-  const cuuint64_t place = channels * sizeof(Bfloat16);
+  const cuuint64_t place = channels * sizeof(T);
   const cuuint64_t strides[3] = {place, width * place, height * width * place};
   const int lower[kAxes] = {-int(window.padding[0]), -int(window.padding[1])};
   const int upper[kAxes] = {int(window_pieces::upper_corner(window, 0)),
                             int(window_pieces::upper_corner(window, 1))};
   const cuuint32_t steps[4] = {1, cuuint32_t(window.stride[0]), cuuint32_t(window.stride[1]), 1};
   const CUresult status =
-      encode(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<Bfloat16*>(x), sizes, strides,
-             lower, upper, cuuint32_t(window_pieces::kBox), cuuint32_t(rows), steps,
+      encode(&map, type, 4, const_cast<T*>(x), sizes, strides, lower, upper,
+             cuuint32_t(window_pieces::kBox<T>), cuuint32_t(rows), steps,
              CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
              CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   check_driver(status, "cuTensorMapEncodeIm2col");
   return map;
+}
+
+}  // namespace
+
+CUtensorMap map_windows(const Window& window, const Bfloat16* x, Index examples, int rows) {
+  return map(window, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, x, examples, rows);
+}
+CUtensorMap map_windows(const Window& window, const float* x, Index examples, int rows) {
+  return map(window, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, x, examples, rows);
 }
 
 }  // namespace norn::cuda

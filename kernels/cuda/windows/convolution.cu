@@ -58,14 +58,17 @@ class CudaConvolution final : public ConvolutionKernels {
   bool rounds() const { return stream_.precision == Precision::bf16; }
   /// Whether windows are read where they stand, by products with so many filters.
   bool reads_windows(const Window& window, Index filters) const {
-    return rounds() && can_read(window, filters) && device_reads_windows();
+    return stream_.precision != Precision::fp32 && can_read(window, filters) &&
+           device_reads_windows();
   }
 
   /// Calls make(columns, to) with room for filters as products want them, whose windows are read
   /// where they stand or written out: [rows x depth].
   template <typename Make>
   DenseOperand make_filters(const Window& window, Index rows, bool reads, const Make& make) {
-    const Index padded = reads ? padded_channels(window) : window.channels;
+    const Index padded = !reads     ? window.channels
+                         : rounds() ? padded_channels<Bfloat16>(window)
+                                    : padded_channels<float>(window);
     const Index depth = reads ? window.taps() * padded : depth_of(window);
     const TapColumns columns{int(window.channels), int(padded), int(window.taps())};
     if (!rounds()) {
@@ -101,6 +104,14 @@ class CudaConvolution final : public ConvolutionKernels {
     const MatrixView<Bfloat16> rounded{memory.reserve(x.size()), x.rows, x.cols, x.cols};
     run_elements<4>(stream_, "round", elements_of<4>(x, rounded), RoundWork{x, rounded});
     return rounded;
+  }
+
+  /// A matrix as the copy engine reads it.
+  MatrixView<const float> without_gaps(MatrixView<const float> x) {
+    if (is_run(x) && is_packable<4>(x)) return {x.data, x.rows, x.cols, x.cols};
+    const MatrixView<float> copy{piece_.reserve(x.size()), x.rows, x.cols, x.cols};
+    for_cells(stream_, "copy", x.rows, x.cols, TakeDelta{x, copy, false});
+    return copy;
   }
 
   template <typename Element>
@@ -155,6 +166,9 @@ class CudaConvolution final : public ConvolutionKernels {
   // As many examples at a time as the second-level cache holds, where they must be rounded first.
   void multiply_read(const Window& window, const DenseOperand& x, const DenseOperand& filters,
                      VectorView<const float> bias, MatrixView<float> z, Existing existing) {
+    if (!rounds())
+      return multiply_windows(stream_, window, without_gaps(x.values), filters.values, bias, z,
+                              existing);
     const Index most = is_there(x) ? x.rows() : examples_of_piece(x.cols());
     const Index places = window.out_places();
     for (Index first = 0; first < x.rows(); first += most) {
@@ -215,7 +229,7 @@ class CudaConvolution final : public ConvolutionKernels {
   void do_gradient(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                    float scale, MatrixView<float> term) override {
     const Index depth = depth_of(window), windows_of_all = x.rows() * window.out_places();
-    if (windows_of_all > 0 && reads_windows(window, term.rows))
+    if (windows_of_all > 0 && rounds() && reads_windows(window, term.rows))
       return gradient_read(window, delta, x, scale, term);
     const MatrixView<float> sum{filters_.reserve(term.rows * depth), term.rows, depth, depth};
     const MatrixView<const float> flat{delta.values.data, windows_of_all, term.rows, term.rows};
@@ -232,7 +246,7 @@ class CudaConvolution final : public ConvolutionKernels {
 
   void gradient_read(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                      float scale, MatrixView<float> term) {
-    const Index padded = padded_channels(window), depth = window.taps() * padded;
+    const Index padded = padded_channels<Bfloat16>(window), depth = window.taps() * padded;
     const Index slices = gradient_slices(window, term.rows, x.rows());
     const MatrixView<float> parts{filters_.reserve(slices * term.rows * depth), slices * term.rows,
                                   depth, depth};

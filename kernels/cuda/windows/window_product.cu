@@ -17,9 +17,10 @@ namespace {
 
 using hopper::Major;
 
-constexpr int kBox = int(window_pieces::kBox);  // channels, windows or filters of a copy
-constexpr int kStages = 6;                      // of 32 KB
-constexpr int kClusterRows = 2;                 // blocks that share filters
+constexpr int kBox = 64;  // windows or filters of a copy
+static_assert(kBox == window_pieces::kBox<Bfloat16>);
+constexpr int kStages = 6;       // of 32 KB
+constexpr int kClusterRows = 2;  // blocks that share filters
 
 int tiles_of(Index size, int tile) {
   return int(window_pieces::quotient_up(size, tile));
@@ -52,8 +53,9 @@ struct TapBoxes {
   int boxes;  ///< of a tap
   int width;  ///< taps along x
 
-  explicit TapBoxes(const Window& window)
-      : boxes(int(window_pieces::padded_channels(window) / kBox)), width(int(window.kernel[0])) {}
+  TapBoxes(const Window& window, Index channels)
+      : boxes(int(window_pieces::quotient_up(window.channels, channels))),
+        width(int(window.kernel[0])) {}
 };
 struct TapBox {
   int box, x, y;
@@ -71,13 +73,14 @@ struct TapBox {
 };
 
 /// As many windows as the map's boxes have rows, from one on: the channels of a box at a tap.
+template <typename T>
 __device__ void load_windows(const CUtensorMap& map, std::uint32_t to, std::uint32_t barrier,
                              const WindowStarts::Place& start, const TapBox& tap) {
   asm volatile(
       "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
       " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to),
-      "l"(&map), "r"(barrier), "r"(tap.box * kBox), "r"(start.x), "r"(start.y), "r"(start.example),
-      "h"(std::uint16_t(tap.x)), "h"(std::uint16_t(tap.y))
+      "l"(&map), "r"(barrier), "r"(tap.box * kTileDepthOf<T>), "r"(start.x), "r"(start.y),
+      "r"(start.example), "h"(std::uint16_t(tap.x)), "h"(std::uint16_t(tap.y))
       : "memory");
 }
 
@@ -121,9 +124,10 @@ struct Ring {
   }
 };
 
+template <typename T>
 struct Forward {
   static constexpr int kBlocks = kClusterRows;
-  using Pipeline = TilePipeline<Major::k, Major::k, kClusterRows, 1, kStages>;
+  using Pipeline = TilePipeline<Major::k, Major::k, kClusterRows, 1, kStages, T>;
 
   /// 128 windows, and the half of the filters that this block brings to both of its cluster.
   static __device__ void produce(const Work& work, const Pipeline& pipeline, Ring<Pipeline> ring) {
@@ -138,9 +142,9 @@ struct Forward {
         ring.wait();
         if (hopper::elected()) {
           hopper::barrier_arrive_expecting(ring.barrier(), Pipeline::kStageBytes);
-          load_windows(work.operands.a, ring.place(), ring.barrier(), start, tap);
+          load_windows<T>(work.operands.a, ring.place(), ring.barrier(), start, tap);
           hopper::load_box_to(work.operands.b, ring.place() + (2 + half) * kPieceBytes,
-                              ring.barrier(), step * kBox, at.col + half * kBox, 3);
+                              ring.barrier(), step * kTileDepthOf<T>, at.col + half * kBox, 3);
         }
         tap.advance(work.taps);
         ring.advance();
@@ -191,8 +195,8 @@ struct Gradient {
               hopper::load_box(work.operands.a, to, ring.barrier(), from, window);
             else if (piece == share)
               hopper::load_box_to(work.operands.a, to, ring.barrier(), from, window, 3);
-            load_windows(work.operands.b, ring.place() + (2 + piece) * kPieceBytes, ring.barrier(),
-                         start, piece == 0 ? tap : next);
+            load_windows<Bfloat16>(work.operands.b, ring.place() + (2 + piece) * kPieceBytes,
+                                   ring.barrier(), start, piece == 0 ? tap : next);
           }
         }
         ring.advance();
@@ -298,17 +302,41 @@ bool device_reads_windows() {
   return reads;
 }
 
+namespace {
+
+CUtensorMap map_filters(MatrixView<const Bfloat16> filters) {
+  return map_boxes(filters);
+}
+CUtensorMap map_filters(MatrixView<const float> filters) {
+  return map_operand_boxes(filters);
+}
+
+template <typename T>
+void multiply(const Stream& stream, const Window& window, MatrixView<const T> x,
+              MatrixView<const T> filters, VectorView<const float> bias, MatrixView<float> z,
+              Existing existing) {
+  TileOperands operands;
+  operands.a = map_windows(window, x.data, x.rows, kTile);
+  operands.b = map_filters(filters);
+  operands.steps = int(filters.cols / kTileDepthOf<T>);
+  operands.order.inner = operands.order.group = tiles_of(filters.rows, kTile);
+  operands.order.outer = tiles_of(z.rows, kTile * kClusterRows);
+  launch<Forward<T>>(
+      stream, {operands, WindowStarts(window), TapBoxes(window, kTileDepthOf<T>), int(z.rows), z,
+               is_packable<2>(z), existing == Existing::add, bias.data, 1, 0});
+}
+
+}  // namespace
+
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const Bfloat16> x,
                       MatrixView<const Bfloat16> filters, VectorView<const float> bias,
                       MatrixView<float> z, Existing existing) {
-  TileOperands operands;
-  operands.a = map_windows(window, x.data, x.rows, kTile);
-  operands.b = map_boxes(filters);
-  operands.steps = int(filters.cols / kBox);
-  operands.order.inner = operands.order.group = tiles_of(filters.rows, kTile);
-  operands.order.outer = tiles_of(z.rows, kTile * kClusterRows);
-  launch<Forward>(stream, {operands, WindowStarts(window), TapBoxes(window), int(z.rows), z,
-                           is_packable<2>(z), existing == Existing::add, bias.data, 1, 0});
+  multiply(stream, window, x, filters, bias, z, existing);
+}
+void multiply_windows(const Stream& stream, const Window& window, MatrixView<const float> x,
+                      MatrixView<const float> filters, VectorView<const float> bias,
+                      MatrixView<float> z, Existing existing) {
+  multiply(stream, window, x, filters, bias, z, existing);
 }
 
 void multiply_window_slices(const Stream& stream, const Window& window,
@@ -323,8 +351,8 @@ void multiply_window_slices(const Stream& stream, const Window& window,
   const auto launch_tiles = [&](auto cols) {
     operands.order.inner = operands.order.group = tiles_of(parts.cols, kTile * cols());
     launch<Gradient<cols()>>(
-        stream, {operands, WindowStarts(window), TapBoxes(window), int(delta.rows), parts, true,
-                 false, nullptr, row_tiles, int(delta.cols)});
+        stream, {operands, WindowStarts(window), TapBoxes(window, kBox), int(delta.rows), parts,
+                 true, false, nullptr, row_tiles, int(delta.cols)});
   };
   // Two tiles share deltas where a last one that stands alone is one of many.
   constexpr int kMany = 9;

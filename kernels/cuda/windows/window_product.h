@@ -6,7 +6,8 @@
 #include "kernels/window.h"
 
 /// Products of windows that are not written out: on compute capability 9.0 the copy engine brings
-/// each tile of them from the images, a place of 64 windows at a time. bfloat16, sums of floats.
+/// each tile of them from the images, a place of many windows at a time. bfloat16, or floats that
+/// it rounds to tf32; sums of floats.
 namespace norn::cuda {
 
 /// Whether the device has such products. Windows must be those that window_pieces::can_read().
@@ -19,6 +20,9 @@ bool device_reads_windows();
 /// No matrix has gaps.
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const Bfloat16> x,
                       MatrixView<const Bfloat16> filters, VectorView<const float> bias,
+                      MatrixView<float> z, Existing existing);
+void multiply_windows(const Stream& stream, const Window& window, MatrixView<const float> x,
+                      MatrixView<const float> filters, VectorView<const float> bias,
                       MatrixView<float> z, Existing existing);
 
 /// parts(s*K + k) = delta^T * windows over slice s of all windows of the examples.

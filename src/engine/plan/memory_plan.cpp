@@ -137,7 +137,7 @@ class Planner {
             bytes_of_statistics(facts_.partition(layer), facts_.units(layer), facts_.batch()));
     for (int layer : facts_.order())
       if (facts_.is_factored(layer)) add_factored_workspace(layer);
-    const Index windows = window_workspace(facts_, settings_.device.casts_operands);
+    const Index windows = window_workspace(facts_);
     if (windows > 0) count_working("workspace of windows", windows);
   }
 

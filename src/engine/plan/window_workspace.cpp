@@ -15,7 +15,10 @@ using namespace window_pieces;
 
 class Needs {
  public:
-  Needs(const StepFacts& facts, bool rounds) : facts_(facts), rounds_(rounds) {}
+  explicit Needs(const StepFacts& facts)
+      : facts_(facts),
+        rounds_(facts.device().casts_operands),
+        reads_(rounds_ || facts.device().transposes_operands) {}
 
   void add_edge(int edge) {
     const Window window = facts_.window(edge);
@@ -40,7 +43,7 @@ class Needs {
 
  private:
   bool reads(const Window& window, Index filters) const {
-    return rounds_ && can_read(window, filters);
+    return reads_ && can_read(window, filters);
   }
   static void raise(Index& most, Index elements) { most = std::max(most, elements); }
   Index rows_of(const Window& window, Index examples) const {
@@ -51,10 +54,12 @@ class Needs {
   void add_product(const Window& window, Index filters, bool is_rounded) {
     const Index units = window.places() * window.channels;
     if (reads(window, filters)) {
+      if (!rounds_)
+        return raise(filters_, filters * window.taps() * padded_channels<float>(window));
       if (!is_rounded)
         raise(rounded_piece_,
               units * std::min(facts_.example_capacity(), examples_of_piece(units)));
-      raise(rounded_filters_, filters * window.taps() * padded_channels(window));
+      raise(rounded_filters_, filters * window.taps() * padded_channels<Bfloat16>(window));
       return;
     }
     const Index depth = depth_of(window);
@@ -63,15 +68,18 @@ class Needs {
   }
   void add_gradient(const Window& window, Index filters, bool is_rounded, bool has_delta) {
     const Index examples = ExamplePartition::make(facts_.batch()).run_length();
-    if (!reads(window, filters)) {
+    if (!rounds_ || !reads(window, filters)) {
       raise(filters_, filters * depth_of(window));
-      if (rounds_) raise(operands_, rows_of(window, examples) * filters);
+      if (rounds_)
+        raise(operands_, rows_of(window, examples) * filters);
+      else
+        raise(piece_, rows_of(window, examples) * depth_of(window));
       return;
     }
     if (!is_rounded) raise(rounded_piece_, examples * window.places() * window.channels);
     if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
     raise(filters_, gradient_slices(window, filters, examples) * filters * window.taps() *
-                        padded_channels(window));
+                        padded_channels<Bfloat16>(window));
   }
   // Windows that are written out, and the operands of that.
   void add_delta(const Window& window, Index filters) {
@@ -82,15 +90,16 @@ class Needs {
   }
 
   const StepFacts& facts_;
-  bool rounds_;
+  bool rounds_;  ///< operands to bf16
+  bool reads_;   ///< windows where they stand
   Index piece_ = 0, filters_ = 0;
   Index rounded_piece_ = 0, rounded_delta_ = 0, rounded_filters_ = 0, operands_ = 0;
 };
 
 }  // namespace
 
-Index window_workspace(const StepFacts& facts, bool rounds) {
-  Needs needs(facts, rounds);
+Index window_workspace(const StepFacts& facts) {
+  Needs needs(facts);
   for (int layer : facts.order())
     if (facts.is_convolution(layer))
       for (int edge : facts.matrices(layer)) needs.add_edge(edge);

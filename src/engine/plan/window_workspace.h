@@ -7,8 +7,8 @@
 namespace norn {
 
 /// Bytes of windows that are written out, of images that are rounded, of filters as products want
-/// them, and of what products make of these; on a device that rounds operands or not. 0 without
-/// convolutions. kernels/cuda/windows/convolution.cu asks for this memory.
-Index window_workspace(const StepFacts& facts, bool rounds);
+/// them, and of what products make of these. 0 without convolutions.
+/// kernels/cuda/windows/convolution.cu asks for this memory.
+Index window_workspace(const StepFacts& facts);
 
 }  // namespace norn
