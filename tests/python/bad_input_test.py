@@ -220,3 +220,18 @@ def test_native_arrays_are_never_converted():
         with pytest.raises(TypeError):
             _core.MemorySet.sparse("x", 3, begin, ones,
                                    wrong if not isinstance(wrong, np.ndarray) or wrong.dtype != np.float32 else np.ones(1))
+
+
+def test_a_matrix_that_another_thread_changes(baskets, trained, monkeypatch):
+    """After it was looked at, and before SciPy looks again."""
+    from norn.data import matrices
+    native = matrices._native
+
+    def spoilt(matrix, argument):
+        matrix = native(matrix, argument).copy()
+        matrix.indptr[0] = 1
+        return matrix
+    with monkeypatch.context() as patch, pytest.raises(norn.DataError, match="`user_items` was changed while it was read: .*index pointer"):
+        patch.setattr(matrices, "_native", spoilt)
+        trained.recommend(baskets.matrix, N=3)
+    assert trained.recommend(baskets.matrix, N=3)[0].shape == (baskets.matrix.shape[0], 3)

@@ -63,7 +63,7 @@ def csr_of(data: Any, argument: str) -> Any:
     _require_whole(matrix, argument, "row", "column")
     matrix = _native(matrix, argument)
     if matrix.indices.dtype == matrix.indptr.dtype:
-        matrix = sp.csr_matrix(matrix)  # over the same arrays: what was claimed of their order is looked at again
+        matrix = _looked_at_again(matrix, argument)
     if not matrix.has_sorted_indices:
         _log.debug("`%s` is copied to sort its columns", argument)
         matrix = matrix.sorted_indices()
@@ -73,6 +73,14 @@ def csr_of(data: Any, argument: str) -> Any:
         summed.sum_duplicates()
         return summed
     return matrix
+
+
+def _looked_at_again(matrix: Any, argument: str) -> Any:
+    """The matrix over the same arrays, without what was claimed of their order. Another thread may have changed them by now."""
+    try:
+        return sp.csr_matrix(matrix)
+    except ValueError as error:
+        raise DataError(f"`{argument}` was changed while it was read: {error}") from None
 
 
 def without_zeros(matrix: Any, argument: str) -> Any:
