@@ -4,7 +4,7 @@
 #include "src/engine/train/device_inverse.h"
 
 #include "kernels/symmetric_inverse.h"
-#include "tests/kernels/samples.h"
+#include "tests/kernels/symmetric_matrices.h"
 #include "tests/support/test_runtime.h"
 
 #include <cmath>
@@ -14,23 +14,8 @@
 namespace norn {
 namespace {
 
-class DeviceInverse : public samples::RandomTest {
+class DeviceInverse : public samples::SymmetricMatrices {
  protected:
-  // X'X + I of a random X, [n x n] with a gap between rows. The upper triangle is not a number.
-  std::vector<double> draw(Index n, Index stride) {
-    const Index rows = 1 + below(20);
-    std::vector<double> x(std::size_t(rows * n)), a(std::size_t(n * stride), NAN);
-    for (double& value : x) value = double(below(2001)) / 1000.0 - 1.0;
-    for (Index i = 0; i < n; ++i)
-      for (Index j = 0; j <= i; ++j) {
-        double sum = i == j ? 1.0 : 0.0;
-        for (Index r = 0; r < rows; ++r)
-          sum += x[std::size_t(r * n + i)] * x[std::size_t(r * n + j)];
-        a[std::size_t(i * stride + j)] = sum;
-      }
-    return a;
-  }
-
   double invert(std::vector<double>& a, Index n, Index stride) {
     return invert_on_device(lanes_, context_.compute, {a.data(), n, n, stride});
   }

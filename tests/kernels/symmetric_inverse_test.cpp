@@ -3,7 +3,7 @@
 // any number of lanes.
 #include "kernels/symmetric_inverse.h"
 
-#include "tests/kernels/samples.h"
+#include "tests/kernels/symmetric_matrices.h"
 
 #include <cmath>
 #include <cstring>
@@ -12,23 +12,7 @@
 namespace norn {
 namespace {
 
-class SymmetricInverse : public samples::RandomTest {
- protected:
-  // X'X + I of a random X, [n x n] with a gap between rows. The upper triangle is not a number.
-  std::vector<double> draw(Index n, Index stride) {
-    const Index rows = 1 + below(30);
-    std::vector<double> x(std::size_t(rows * n)), a(std::size_t(n * stride), NAN);
-    for (double& value : x) value = double(below(2001)) / 1000.0 - 1.0;
-    for (Index i = 0; i < n; ++i)
-      for (Index j = 0; j <= i; ++j) {
-        double sum = i == j ? 1.0 : 0.0;
-        for (Index r = 0; r < rows; ++r)
-          sum += x[std::size_t(r * n + i)] * x[std::size_t(r * n + j)];
-        a[std::size_t(i * stride + j)] = sum;
-      }
-    return a;
-  }
-};
+class SymmetricInverse : public samples::SymmetricMatrices {};
 
 TEST_F(SymmetricInverse, TimesTheMatrixIsTheIdentity) {
   std::vector<Index> sizes = {1, 2, 191, 192, 193, 256, 257};
