@@ -20,7 +20,6 @@ namespace norn {
 namespace {
 
 constexpr Index kFloat = Index(sizeof(float));
-constexpr Index kBf16 = Index(sizeof(Bfloat16));
 constexpr Index kBatchesHeld = 4;                  // two prefetched, one in use, one being filled
 constexpr Index kBatchesOnGpu = 2;                 // one in use, one being copied and prepared
 constexpr Index kKeyBytes = 10;                    // 8, and what workspaces have to spare
