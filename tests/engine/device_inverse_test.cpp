@@ -35,19 +35,13 @@ TEST_F(DeviceInverse, IsTheInverse) {
     const double least = invert(inverse, n, stride);
     EXPECT_GT(least, 0.5);
     EXPECT_GT(invert_symmetric(lanes_, {reference.data(), n, n, stride}), 0.5);
-    double worst = 0.0, difference = 0.0;
+    EXPECT_LT(error_of(inverse, a, n, stride), 1e-10);
+    double difference = 0.0;
     for (Index i = 0; i < n; ++i)
-      for (Index j = 0; j < n; j += 1 + n / 40) {
-        double sum = i == j ? -1.0 : 0.0;
-        for (Index k = 0; k < n; ++k)
-          sum += a[std::size_t(std::max(i, k) * stride + std::min(i, k))] *
-                 inverse[std::size_t(k * stride + j)];
-        worst = std::max(worst, std::abs(sum));
+      for (Index j = 0; j < n; ++j) {
         const auto at = std::size_t(i * stride + j);
         difference = std::max(difference, std::abs(inverse[at] - reference[at]));
-        EXPECT_EQ(inverse[at], inverse[std::size_t(j * stride + i)]);
       }
-    EXPECT_LT(worst, 1e-10);
     EXPECT_LT(difference, 1e-10);
     std::vector<double> again = a;
     invert(again, n, stride);

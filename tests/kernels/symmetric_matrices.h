@@ -3,6 +3,7 @@
 
 #include "tests/kernels/samples.h"
 
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -24,6 +25,23 @@ class SymmetricMatrices : public RandomTest {
         a[std::size_t(i * stride + j)] = sum;
       }
     return a;
+  }
+
+  /// The largest element of a a^-1 - 1, of some columns of it. The inverse must be symmetric by
+  /// bits.
+  static double error_of(const std::vector<double>& inverse, const std::vector<double>& a, Index n,
+                         Index stride) {
+    double worst = 0.0;
+    for (Index i = 0; i < n; ++i)
+      for (Index j = 0; j < n; j += 1 + n / 40) {
+        double sum = i == j ? -1.0 : 0.0;
+        for (Index k = 0; k < n; ++k)
+          sum += a[std::size_t(std::max(i, k) * stride + std::min(i, k))] *
+                 inverse[std::size_t(k * stride + j)];
+        worst = std::max(worst, std::abs(sum));
+        EXPECT_EQ(inverse[std::size_t(i * stride + j)], inverse[std::size_t(j * stride + i)]);
+      }
+    return worst;
   }
 };
 

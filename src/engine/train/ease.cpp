@@ -22,8 +22,13 @@ constexpr Index kReadEntries = Index(1) << 22;  // about, at a time
 constexpr Index kItems = 16;                    // whose sums a task makes
 constexpr Index kRows = 64;                     // that a task fills
 constexpr Index kProbeItems = 1024;             // of which large inverses are no faster
+constexpr Index kDeviceProbeItems = 4096;       // fewer say more of launches than of products
 constexpr int kProbes = 2;
 constexpr double kLeastSeconds = 1e-6;  // that a clock can tell
+
+double invert(Executor& lanes, const Compute& compute, bool on_device, MatrixView<double> a) {
+  return on_device ? invert_on_device(lanes, compute, a) : invert_symmetric(lanes, a);
+}
 
 std::vector<Index> range(Index first, Index end) {
   std::vector<Index> numbers(std::size_t(end - first));
@@ -184,10 +189,7 @@ Matrix<double> ease_inverse(const EaseData& data, double lambda, Executor& lanes
   Matrix<double> matrix(data.items(), data.items());
   const MatrixView<double> p = matrix.view();
   data.gram(lanes, lambda, p);
-  const double least = inverts_on_device(compute.memory, p.rows)
-                           ? invert_on_device(lanes, compute, p)
-                           : invert_symmetric(lanes, p);
-  if (!(least > 0.0))
+  if (!(invert(lanes, compute, inverts_on_device(compute.memory, p.rows), p) > 0.0))
     throw UsageError(fmt::format(
         "`lambda` {:g} is too small for these data: their Gram matrix has no inverse in float64; "
         "give a larger one, or leave it out, and it follows from the data",
@@ -195,8 +197,9 @@ Matrix<double> ease_inverse(const EaseData& data, double lambda, Executor& lanes
   return matrix;
 }
 
-double measure_ease_rate(Index items, Executor& executor) {
-  const Index n = std::clamp<Index>(items, 1, kProbeItems);
+double measure_ease_rate(Index items, Executor& lanes, const Compute& compute) {
+  const bool on_device = inverts_on_device(compute.memory, items);
+  const Index n = std::clamp<Index>(items, 1, on_device ? kDeviceProbeItems : kProbeItems);
   Matrix<double> matrix(n, n);
   double least = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kProbes; ++i) {  // the first also touches the memory
@@ -206,7 +209,7 @@ double measure_ease_rate(Index items, Executor& executor) {
       a(r, r) = double(n);
     }
     const auto began = std::chrono::steady_clock::now();
-    invert_symmetric(executor, a);
+    invert(lanes, compute, on_device, a);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began;
     least = std::min(least, took.count());
   }

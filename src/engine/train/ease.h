@@ -51,9 +51,9 @@ class EaseData {
 Matrix<double> ease_inverse(const EaseData& data, double lambda, Executor& lanes,
                             const Compute& compute);
 
-/// Multiplications with additions a second of such an inverse, by one of no more than 1024 items:
-/// measures for a small part of a second.
-double measure_ease_rate(Index items, Executor& executor);
+/// Multiplications with additions a second of such an inverse of so many items, by one of no more
+/// than 1024, or 4096 on a device: measures for a small part of a second.
+double measure_ease_rate(Index items, Executor& lanes, const Compute& compute);
 
 /// The weights of an edge between as many units, from P, which rank 0 has; the rows are multiplied
 /// by `factors` [items], or by 1 where there are none. All ranks call it together.

@@ -38,7 +38,7 @@ double seconds_of_ease(const TrainOptions& options, const PreparedRun& run,
   std::optional<Executor> on_host;  // a GPU's executor has one lane
   if (!compute.memory.is_host()) on_host.emplace(options.device.threads);
   const Index items = facts.data.width;
-  const double rate = measure_ease_rate(items, on_host ? *on_host : compute.executor);
+  const double rate = measure_ease_rate(items, on_host ? *on_host : compute.executor, compute);
   return work_of_ease(facts) / rate;
 }
 
