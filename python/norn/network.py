@@ -134,7 +134,8 @@ class Network:
     def chosen(self) -> Chosen | None:
         """How recipe="auto" chose the settings: `candidates`, each with its `cost` and its `value` of the `metric` on what was held back;
         `chosen`, the place in them of that which was trained on everything, and `best`, of the largest value; `difference_low` and
-        `difference_high` of the best and the plain recipe, `spent` of the `budget`. None where something else made it."""
+        `difference_high` of the best and the plain recipe, `spent` of the `budget`. Where nothing was searched for it has `not_searched`,
+        which says why, and no `chosen`. None where something else made it."""
         record = self.model.chosen()
         chosen: Chosen | None = json.loads(record) if record else None
         return chosen
