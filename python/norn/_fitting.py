@@ -10,7 +10,7 @@ import tempfile
 import threading
 import types
 import weakref
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -171,9 +171,29 @@ def sparse_names(network: Network | None, name: str) -> set[str]:
     return {one for one, layer in inputs + outputs if all_of or layer.get("Sparse")}
 
 
-def examples_of(data: Any) -> int:
-    """Rows of a matrix, or of the matrices that a dictionary names."""
-    return matrix_of(next(iter(data.values())) if is_by_name(data) else data).shape[0]
+def parts_read(names: Iterable[str], data: Any, argument: str) -> dict[str, Any]:
+    """Matrices by the names of data sets: those of a dictionary that are among `names`, or other data as the first. Raises UsageError where
+    a dictionary has none of them, or where all else but a dictionary leaves open which is meant."""
+    names = list(names)
+    if is_by_name(data):
+        if not set(data) & set(names):
+            raise UsageError(f"`{argument}`: a dictionary goes from the names of data sets, here {', '.join(names)}, to matrices; what one "
+                             "user has is a list")
+        return {name: matrix for name, matrix in data.items() if name in names}
+    if len(names) > 1:
+        raise UsageError(f"`{argument}`: the network reads {', '.join(names)}: give a dictionary from these names to matrices")
+    return {names[0]: data}
+
+
+def rows_read(network: Network, data: Any, argument: str) -> Any:
+    """What a trained network's inputs read: data as they are, of a dictionary a dictionary."""
+    read = parts_read(set_names(network, "Input", "data"), data, argument)
+    return read if is_by_name(data) else data
+
+
+def examples_of(network: Network, data: Any, argument: str) -> int:
+    """Rows of what a trained network's inputs read."""
+    return matrix_of(next(iter(parts_read(set_names(network, "Input", "data"), data, argument).values()))).shape[0]
 
 
 def sets_of(network: Network | None, name: str, known: Any, wanted: Any, arguments: tuple[str, str], weights: Any = None,
@@ -184,13 +204,7 @@ def sets_of(network: Network | None, name: str, known: Any, wanted: Any, argumen
     for data, kind, argument in ((known, "Input", arguments[0]), (wanted, "Output", arguments[1])):
         if data is None:
             continue
-        names = set_names(network, kind, name)
-        if is_by_name(data) and not set(data) & set(names):
-            raise UsageError(f"`{argument}`: a dictionary goes from the names of data sets, here {', '.join(names)}, to matrices; what one "
-                             "user has is a list")
-        if len(names) > 1 and not is_by_name(data):
-            raise UsageError(f"`{argument}`: the network reads {', '.join(names)}: give a dictionary from these names to matrices")
-        for one, matrix in (data if is_by_name(data) else {names[0]: data}).items():
+        for one, matrix in parts_read(set_names(network, kind, name), data, argument).items():
             if one not in sets:
                 if isinstance(matrix, np.ndarray) and one in sparse_names(network, name):
                     matrix = sparse_of(matrix, argument)

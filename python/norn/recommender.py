@@ -255,7 +255,7 @@ class Recommender:
         sets = self._inputs(basket_of(user_items, "user_items", *self._units(self.network_.layers("Input")[0])) if basket else user_items)
         if not sets:
             return np.empty((0, longest), np.int32), np.empty((0, longest), np.float32)
-        users = 1 if basket else _fitting.examples_of(user_items)
+        users = 1 if basket else _fitting.examples_of(self.network_, user_items, "user_items")
         pairs = set_of_each_user(filter_pairs, "filter_pairs", users, width_of(output))
         factors = set_of_each_user(factors_of(score_factors, users), "score_factors", users, width_of(output))
         ids, scores = _core.recommend(self.network_.model, sets, longest, layer,
@@ -291,7 +291,7 @@ class Recommender:
         most = min(count("N", N), sum(map(width_of, inputs)))
         basket = is_basket(user_items)
         sets = self._inputs(basket_of(user_items, "user_items", *self._units(inputs[0])) if basket else user_items)
-        asked = asked_units(item, None if basket else _fitting.examples_of(user_items), *self._units(output))
+        asked = asked_units(item, None if basket else _fitting.examples_of(self.network_, user_items, "user_items"), *self._units(output))
         return explained(self.network_, sets, asked, most, layer)
 
     @overload
@@ -368,8 +368,8 @@ class Recommender:
         """
         basket = is_basket(user_items)
         known: Any = basket_of(user_items, "user_items", *self._units(self.network_.layers("Input")[0])) if basket else user_items
-        ids, scores = nearest(self.transform(known, layer), (self.transform(part, layer) for part in in_parts(others, "others")),
-                              count("N", N))
+        parts = in_parts(_fitting.rows_read(self.network_, others, "others"), "others")
+        ids, scores = nearest(self.transform(known, layer), (self.transform(part, layer) for part in parts), count("N", N))
         return pairs_of(getattr(others, "example_labels", None), ids[0], scores[0]) if basket else (ids, scores)
 
     def recommend_table(self, user_items: Matrices, N: int = 10, *, users: Labelled | None = None, batch: int = 1 << 14,
@@ -384,16 +384,16 @@ class Recommender:
 
         Returns a TableStream. Items are labels, numbers where the model has none. Raises UsageError as `recommend` does.
         """
-        output = self.network_.layer(word("layer", layer))
+        width, labels = self._units(self.network_.layer(word("layer", layer)))
         count("N", N)
         _fitting.require_labels(self.network_, user_items, "Input", "user_items")
         _fitting.require_widths(self.network_, user_items, "user_items")
-        width, labels = self._units(output)
         allowed = allowed_of(items, filter_items, width, labels)
         recommend = functools.partial(Recommender.recommend, self, N=N, filter_already_liked_items=filter_already_liked_items, layer=layer,
                                       items=None if allowed is None else allowed.astype(bool))
         called = getattr(user_items, "example_labels", None) if users is None else users
-        return recommended(recommend, UserRows(user_items, width, filter_pairs, score_factors), called, labels, count("batch", batch))
+        read = _fitting.rows_read(self.network_, user_items, "user_items")
+        return recommended(recommend, UserRows(read, "user_items", width, filter_pairs, score_factors), called, labels, count("batch", batch))
 
     @renamed(known="user_items")
     def evaluate(self, user_items: Matrices | tuple[Matrices, Matrices], held_out: Matrices | None = None, *,

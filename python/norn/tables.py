@@ -92,10 +92,9 @@ class TableStream:
 class UserRows:
     """Matrices with a row for each user, of which some are taken at a time."""
 
-    def __init__(self, user_items: Matrices, width: int, filter_pairs: object, score_factors: object):
-        self._known = _sliceable(user_items, "user_items")
-        matrix = next(iter(self._known.values())) if is_by_name(self._known) else self._known
-        self.users: int = getattr(matrix, "matrix", matrix).shape[0]
+    def __init__(self, user_items: Matrices, argument: str, width: int, filter_pairs: object, score_factors: object):
+        self._known = _sliceable(user_items, argument)
+        self.users = _rows_in_each(self._known if is_by_name(self._known) else {"": self._known}, argument)
         self._more = {"filter_pairs": filter_pairs, "score_factors": score_factors}
         for name, given in self._more.items():
             if given is None:
@@ -113,15 +112,24 @@ class UserRows:
 
 def in_parts(data: Matrices, argument: str) -> Iterator[Any]:
     """Some rows after the other."""
-    rows = UserRows(data, 0, None, None)
+    rows = UserRows(data, argument, 0, None, None)
     for first in range(0, rows.users, ROWS):
         yield rows.between(first, first + ROWS)[0]
 
 
 def _sliceable(data: Any, argument: str) -> Any:
     if is_by_name(data):
-        return {name: _sliceable(one, f"{argument}[{name!r}]") for name, one in data.items()}
+        return {name: _rows_of(one, f"{argument}[{name!r}]") for name, one in data.items()}
     return _rows_of(data, argument)
+
+
+def _rows_in_each(known: Mapping[str, Any], argument: str) -> int:
+    rows = {name: getattr(one, "matrix", one).shape[0] for name, one in known.items()}
+    first = next(iter(rows))
+    for name, found in rows.items():
+        if found != rows[first]:
+            raise DataError(f"`{argument}[{name!r}]`: has {found} rows, `{argument}[{first!r}]` has {rows[first]}: each has a row for each user")
+    return int(rows[first])
 
 
 def _rows_of(data: Any, argument: str) -> Any:

@@ -94,8 +94,17 @@ def test_several_inputs_go_by_their_names(draw):
     known = {one["DataSet"]: draw.random((12, one["N"])).astype(np.float32) for one in net.inputs()}
     known["set_0"] = norn.Dataset(known["set_0"])
     ids, scores = model.recommend(known, 4, filter_already_liked_items=False)
-    table = model.recommend_table(known, 4, batch=5, filter_already_liked_items=False).to_arrow()
-    assert rows_of(table) == expected(ids, scores, range(12), range(net.layers[-1]["N"]))
+    spared = {"of another network": known["set_1"][:int(draw.integers(1, 5))], **known}
+    for given in (known, spared):
+        table = model.recommend_table(given, 4, batch=5, filter_already_liked_items=False).to_arrow()
+        assert rows_of(table) == expected(ids, scores, range(12), range(net.layers[-1]["N"]))
+    shorter = known | {"set_1": known["set_1"][:7]}
+    with pytest.raises(norn.DataError, match=r"^`user_items\['set_1'\]`: has 7 rows, `user_items\['set_0'\]` has 12: each has a row for each user$"):
+        model.recommend_table(shorter)
+    with pytest.raises(norn.UsageError, match="^`user_items`: a dictionary goes from the names of data sets, here set_0, set_1, to matrices"):
+        model.recommend_table({})
+    with pytest.raises(norn.UsageError, match=r"^`user_items\['set_0'\]` is of type dict"):
+        model.recommend_table(known | {"set_0": {}})
 
 
 def test_wrong_arguments_are_refused_before_anything_is_computed(data, model):
