@@ -117,4 +117,5 @@ else
 fi
 
 heading "test: preset cpu"
-suite --preset "$tests" -j "$jobs"
+# A third of their time, tests wait: for ranks that hang, time limits and the servers of queues.
+suite --preset "$tests" -j "$((jobs + 1))"
