@@ -12,7 +12,7 @@ import scipy.sparse as sp
 
 from . import _core
 from ._labels import Labels, native_labels
-from .data.matrices import csr_of, dense_floats, floats_of, matrix_of, sparse_of, without_zeros
+from .data.matrices import csr_of, dense_floats, float32_of, floats_of, matrix_of, sparse_of, without_zeros
 from .errors import DataError, Problem, UsageError
 
 if TYPE_CHECKING:
@@ -100,9 +100,10 @@ def weights_of(weights: Any, examples: int) -> Array | None:
     if weights is None:
         return None
     try:
-        array = np.ascontiguousarray(weights, dtype=np.float32)
-    except (TypeError, ValueError) as error:
+        given = np.asarray(weights, dtype=None if getattr(weights, "dtype", None) == np.float32 else np.float64)
+    except (TypeError, ValueError, OverflowError) as error:
         raise UsageError(f"`weights`: expected numbers, one for each example: {error}") from None
+    array = float32_of(given, "weights", lambda example: f"the weight of example {example}")
     if array.shape != (examples,):
         raise UsageError(f"`weights`: has the shape {array.shape}, expected one for each of {examples} examples")
     negative = array < 0

@@ -69,7 +69,7 @@ class Network:
         if isinstance(source, Mapping):
             try:
                 source = json.dumps(source)
-            except (TypeError, ValueError) as error:
+            except (TypeError, ValueError, RecursionError) as error:
                 raise UsageError(f"`network`: {error}: expected what JSON can hold") from None
         if isinstance(source, str) and source.lstrip().startswith("{"):
             return cls(source={"network": source})

@@ -107,7 +107,9 @@ class Caller(Draw):
     def go_on(self):
         model = copy.copy(self.model())
         if self.some(0.5):
-            model.partial_fit(self.matrix(), epochs=self.or_spoilt(1, 2), callbacks=self.callbacks())
+            epochs = self.or_spoilt(1, 2)
+            # 2**31 is right, and would train for years.
+            model.partial_fit(self.matrix(), epochs=1 if isinstance(epochs, int) and epochs == 2**31 else epochs, callbacks=self.callbacks())
         else:
             model.set_params(epochs=self.one_of(3, 4, 5)).fit(self.matrix(), resume=True, callbacks=self.callbacks())
         self.keep_model(model)

@@ -64,7 +64,22 @@ def test_weights_that_teach_nothing_are_refused(baskets):
             learn(baskets.matrix, negative)
         with pytest.raises(norn.DataError, match="`weights`: all are 0"):
             learn(baskets.matrix, np.zeros(users))
+        with pytest.raises(norn.DataError, match="`weights`: the weight of example 1 is 1e[+]300, which does not fit float32"):
+            learn(baskets.matrix, [1, 1e300] + [1] * (users - 2))
+        with pytest.raises(norn.UsageError, match="`weights`: expected numbers, one for each example: int too large to convert to float"):
+            learn(baskets.matrix, [10**400] * users)
         learn(baskets.matrix, np.arange(users) % 2)
+
+
+def test_a_network_that_json_cannot_hold_is_refused():
+    deep = {}
+    for _ in range(100_000):
+        deep = {"Layers": deep}
+    around = {}
+    around["Layers"] = around
+    for network, why in ((deep, "recursion depth"), (around, "Circular reference"), ({"Layers": {1, 2}}, "set is not JSON")):
+        with pytest.raises(norn.UsageError, match=f"`network`: .*{why}.*: expected what JSON can hold"):
+            norn.Network.from_json(network)
 
 
 def test_data_without_entries_are_refused(baskets):
