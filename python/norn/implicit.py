@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import DTypeLike, NDArray
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from ._types import Callbacks, Floats, Ids, Matrices, Matrix, Parameters, Units, Weights
 
@@ -62,7 +62,7 @@ class Autoencoder(Recommender):
         self._user_items: Any = None  # of `fit`
         self._user_factors: Any = None  # and the network that they are of
 
-    def set_params(self, **params: Unpack[Parameters]) -> Autoencoder:
+    def set_params(self, **params: Unpack[Parameters]) -> Self:
         """Changes settings, in implicit's words or in those of Recommender; the next `fit` uses them."""
         super().set_params(**_in_our_words(params))
         return self
@@ -71,7 +71,7 @@ class Autoencoder(Recommender):
             self, user_items: Matrices, show_progress: bool = True, callback: Callable[[int, float, float | None], object] | None = None, *,
             targets: Matrices | None = None, validation: float | tuple[Matrices, Matrices] | Matrix | None = None,
             weights: Weights | None = None,
-            callbacks: Callbacks = (), resume: bool = False) -> Autoencoder:
+            callbacks: Callbacks = (), resume: bool = False) -> Self:
         """Trains from the beginning.
 
         user_items: [users, items], CSR: what each user has. It is kept for `user_factors` and `similar_users`.

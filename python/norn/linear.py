@@ -10,7 +10,7 @@ from .network import Network
 from .recommender import Recommender
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from ._types import Callbacks, Matrices, Parameters, Weights
 
@@ -42,7 +42,7 @@ class Ease(Recommender):
         params: Any = {name: self._params["lambda" if name == "regularization" else name] for name in _SETTINGS}
         return params
 
-    def set_params(self, **params: Unpack[Parameters]) -> Ease:
+    def set_params(self, **params: Unpack[Parameters]) -> Self:
         """Changes settings, those of the constructor; the next `fit` uses them. Raises UsageError for those that there are not."""
         given: dict[str, Any] = dict(params)
         unknown = [name for name in given if name not in _SETTINGS]
@@ -53,7 +53,7 @@ class Ease(Recommender):
 
     @renamed(interactions="user_items")
     def partial_fit(self, user_items: Matrices, targets: Matrices | None = None, *, epochs: int = 1, grow: bool = False,
-                    weights: Weights | None = None, callbacks: Callbacks = ()) -> Ease:
+                    weights: Weights | None = None, callbacks: Callbacks = ()) -> Self:
         """Raises UsageError: the weights follow from all data at once, so that `fit` is given all.
 
         user_items, targets, epochs, grow, weights, callbacks: as in Recommender.partial_fit.
@@ -61,7 +61,7 @@ class Ease(Recommender):
         raise UsageError("EASE is computed at once, so that there is nothing to go on with; call `fit` with all data")
 
     @classmethod
-    def of(cls, network: Network) -> Ease:
+    def of(cls, network: Network) -> Self:
         """What recommends and evaluates with a trained network of EASE, as it is, on the device that it is on.
 
         network: of an Ease, or of a model's file. Raises UsageError where it is another network, or a descriptor alone.

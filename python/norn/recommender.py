@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from typing import SupportsIndex
 
     from numpy.typing import NDArray
-    from typing_extensions import Unpack
+    from typing_extensions import Self, Unpack
 
     from ._setting_types import Settings
     from ._types import (Basket, Callbacks, Chosen, Column, Descriptor, Facts, Floats, Ids, ItemFeatures, Labelled, Matrices, Matrix,
@@ -77,7 +77,7 @@ class Recommender:
         params: Any = {_settings.keyword_of(name): value for name, value in self._params.items()}
         return params
 
-    def set_params(self, **params: Unpack[Parameters]) -> Recommender:
+    def set_params(self, **params: Unpack[Parameters]) -> Self:
         """Changes settings, those of the constructor; the next `fit` uses them. Raises UsageError for those that there are not."""
         type(self)(**(self.get_params() | params))
         self._params |= {_settings.name_of(name): value for name, value in params.items()}
@@ -89,7 +89,7 @@ class Recommender:
     def fit(self, user_items: Matrices, targets: Matrices | None = None, *,
             validation: float | tuple[Matrices, Matrices] | Matrix | None = None, weights: Weights | None = None,
             sample_weight: Weights | None = None, item_features: ItemFeatures | None = None, callbacks: Callbacks = (),
-            resume: bool = False) -> Recommender:
+            resume: bool = False) -> Self:
         """Trains from the beginning.
 
         user_items: [users, units], a CSR matrix of SciPy or a Dataset: what each user has. int32 indices and float32
@@ -119,14 +119,14 @@ class Recommender:
         with run_settings(network) if network else contextlib.nullcontext({}) as source, _fitting.search_told(self._params, native):
             return self._finish(run(native | source, called, beside=_fitting.made_by(self._params, native)), folder)
 
-    def _resume(self, native: dict[str, Any], called: list[Callable[[Environment], Any]]) -> Recommender:
+    def _resume(self, native: dict[str, Any], called: list[Callable[[Environment], Any]]) -> Self:
         if self._unfinished is None:
             return self._finish(resumed(self.network_, native, called))
         return self._finish(run(native | _fitting.model_in(self._unfinished) | {"resume": "auto"}, called, self.history), self._unfinished)
 
     @renamed(interactions="user_items")
     def partial_fit(self, user_items: Matrices, targets: Matrices | None = None, *, epochs: int = 1, grow: bool = False,
-                    weights: Weights | None = None, callbacks: Callbacks = ()) -> Recommender:
+                    weights: Weights | None = None, callbacks: Callbacks = ()) -> Self:
         """Goes on for so many epochs with the optimizer's state, on these or other data of the same units, all of which are
         trained on. Without a model it is a `fit` of so many epochs.
 
@@ -149,7 +149,7 @@ class Recommender:
         return self._finish((resumed if network.model.has_state() else begun)(network, native, called))
 
     def add_items(self, item_features: ItemFeatures, labels: Iterable[str] | None = None, *,
-                  known_features: ItemFeatures | None = None, regularization: float = 3.0, layer: str = "") -> Recommender:
+                  known_features: ItemFeatures | None = None, regularization: float = 3.0, layer: str = "") -> Self:
         """Items that the model has not seen, behind those that it has, without training: their weights are what ridge regression says of
         their features, by those of known items. They are recommended like all others, and known of users where those have them.
 
@@ -167,7 +167,7 @@ class Recommender:
                                    positive("regularization", regularization))
         return self
 
-    def _finish(self, done: Run, folder: Any = None) -> Recommender:
+    def _finish(self, done: Run, folder: Any = None) -> Self:
         if done.model is not None:
             on: Any = {name: self._params[name] for name in ("device", "threads", "precision")}
             self._network = Network(done.model, history=done.history, device=on)
@@ -462,7 +462,7 @@ class Recommender:
         self.network_.save(path)
 
     @classmethod
-    def load(cls, path: Path, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Recommender:
+    def load(cls, path: Path, *, device: str = "auto", threads: int = 0, precision: str = "tf32", batch: int = 1024) -> Self:
         """The recommender of a model's file.
 
         path, device, threads, precision, batch: as in `norn.load`.
@@ -470,7 +470,7 @@ class Recommender:
         return cls.of(Network.load(path, device=device, threads=threads, precision=precision, batch=batch))
 
     @classmethod
-    def of(cls, network: Network) -> Recommender:
+    def of(cls, network: Network) -> Self:
         """What recommends, embeds and evaluates with a trained network, as it is, on the device that it is on.
 
         network: of `norn.train`, say. Raises UsageError where it is a descriptor alone.

@@ -45,10 +45,16 @@ class ColumnParser final : public RowParser {
       find_columns();
       return true;
     }
-    if (options_.header == HeaderLine::present) return true;
+    const bool unnamed = has_unnamed();
+    if (options_.header == HeaderLine::present) {
+      if (unnamed) refuse_unnamed();
+      return true;
+    }
     first_line_.emplace().example = field(kExample).value_or("");
     first_line_->feature = field(kFeature).value_or("");
+    const bool of_words = field(kExample) == "" && !(field(kValue) && is_number(*field(kValue)));
     first_line_->is_names = seems_header(second);
+    if (unnamed && (first_line_->is_names || of_words)) refuse_unnamed();
     return first_line_->is_names;
   }
 
@@ -84,6 +90,15 @@ class ColumnParser final : public RowParser {
     if (columns_[kExample] == columns_[kValue] || columns_[kFeature] == columns_[kValue])
       return false;
     return is_header_of(kValue, second, is_number);  // values that are dropped may be anything
+  }
+
+  /// Of examples or features, in a header line that is cut already.
+  bool has_unnamed() const { return field(kExample) == "" || field(kFeature) == ""; }
+
+  [[noreturn]] static bool refuse_unnamed() {
+    throw UsageError(
+        "the header line has no name for a column that is read, such as the row numbers that "
+        "pandas writes; say which columns have examples and features");
   }
 
   const std::string& name_of(std::size_t i) const {

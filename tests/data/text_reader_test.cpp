@@ -397,6 +397,27 @@ TEST(ColumnText, TakesALineForAHeaderWhereNumbersFollowThatAreDropped) {
   EXPECT_EQ(rows_of("u0,x,soap\nu1,x,42\n", third, "t.csv").size(), 2u) << "a feature is no value";
 }
 
+TEST(ColumnText, RefusesAColumnThatTheHeaderLineDoesNotName) {
+  const std::string told =
+      "t.csv:1: the header line has no name for a column that is read, such as the row numbers "
+      "that pandas writes; say which columns have examples and features";
+  TextOptions headed;
+  headed.header = HeaderLine::present;
+  const auto refused = [&](const std::string& text, const TextOptions& options) {
+    return message_of<UsageError>([&] { rows_of(text, options, "t.csv"); });
+  };
+  for (const char* text :
+       {",user,item\n0,u1,i1\n", ",user,item,rating\n0,u1,i1,4\n", "user,,item\nu1,0,i1\n"})
+    EXPECT_EQ(refused(text, headed), told) << text;
+  EXPECT_EQ(refused(",user,item\n0,u1,i1\n", {}), told);
+  EXPECT_EQ(refused(",user,item,rating\n0,17,4,2\n", {}), told);
+  EXPECT_EQ(refused(",user,rating\n0,17,4\n", with(TextValues::require)), told);
+  TextOptions others = headed;
+  others.example_column = "2";
+  others.feature_column = "item";
+  EXPECT_EQ(rows_of(",user,item\n0,u1,i1\n", others, "t.csv"), (Rows{"u1|i1|||"}));
+}
+
 TEST(ColumnText, ReadsQuotedFields) {
   EXPECT_EQ(rows_of("\"last, first\",\"say \"\"hi\"\"\"\nplain,\"x\"\n", {}, "t.csv"),
             (Rows{"last, first|say \"hi\"|||", "plain|x|||"}));

@@ -36,6 +36,8 @@ model.recomend(3)  # error
 model.set_params(rate=0.1).partial_fit(data, epochs=2)
 model.set_params(learning_rate=0.1)  # error
 same = norn.Recommender(**model.get_params())
+linear: norn.Ease = norn.Ease(regularization=100.0).fit(data)
+linear = norn.Recommender().fit(data)  # error
 
 ids, scores = same.recommend(data, 5, filter_items=["1"], items=np.arange(5))
 first: np.int32 = ids[0, 0]
