@@ -99,7 +99,8 @@ def test_several_inputs_go_by_their_names(draw):
         table = model.recommend_table(given, 4, batch=5, filter_already_liked_items=False).to_arrow()
         assert rows_of(table) == expected(ids, scores, range(12), range(net.layers[-1]["N"]))
     shorter = known | {"set_1": known["set_1"][:7]}
-    with pytest.raises(norn.DataError, match=r"^`user_items\['set_1'\]`: has 7 rows, `user_items\['set_0'\]` has 12: each has a row for each user$"):
+    told = r"^`user_items\['set_1'\]`: has 7 rows, `user_items\['set_0'\]` has 12: each has a row for each user$"
+    with pytest.raises(norn.DataError, match=told):
         model.recommend_table(shorter)
     with pytest.raises(norn.UsageError, match="^`user_items`: a dictionary goes from the names of data sets, here set_0, set_1, to matrices"):
         model.recommend_table({})
