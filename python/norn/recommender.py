@@ -392,8 +392,8 @@ class Recommender:
         recommend = functools.partial(Recommender.recommend, self, N=N, filter_already_liked_items=filter_already_liked_items, layer=layer,
                                       items=None if allowed is None else allowed.astype(bool))
         called = getattr(user_items, "example_labels", None) if users is None else users
-        read = _fitting.rows_read(self.network_, user_items, "user_items")
-        return recommended(recommend, UserRows(read, "user_items", width, filter_pairs, score_factors), called, labels, count("batch", batch))
+        read = UserRows(_fitting.rows_read(self.network_, user_items, "user_items"), "user_items", width, filter_pairs, score_factors)
+        return recommended(recommend, read, called, labels, count("batch", batch))
 
     @renamed(known="user_items")
     def evaluate(self, user_items: Matrices | tuple[Matrices, Matrices], held_out: Matrices | None = None, *,

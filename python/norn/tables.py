@@ -128,7 +128,8 @@ def _rows_in_each(known: Mapping[str, Any], argument: str) -> int:
     first = next(iter(rows))
     for name, found in rows.items():
         if found != rows[first]:
-            raise DataError(f"`{argument}[{name!r}]`: has {found} rows, `{argument}[{first!r}]` has {rows[first]}: each has a row for each user")
+            raise DataError(f"`{argument}[{name!r}]`: has {found} rows, `{argument}[{first!r}]` has {rows[first]}: each has a row for "
+                            "each user")
     return int(rows[first])
 
 

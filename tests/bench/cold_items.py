@@ -24,8 +24,8 @@ import scipy.sparse as sp
 import norn
 
 K = 20
-LIGHTFM = tuple(itertools.product((64, 128), (0.02, 0.05), (True, False)))  # components, rate, known items have a feature of their own
-LIGHTFM_EPOCHS = (5, 10, 20, 40, 80)
+LIGHTFM = tuple(itertools.product((64, 128), (0.05, 0.1), (True, False)))  # components, rate, known items have a feature of their own
+LIGHTFM_EPOCHS = (10, 20, 40, 80, 160, 320)
 
 
 def packages(index):

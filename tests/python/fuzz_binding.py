@@ -26,10 +26,10 @@ from norn.implicit import Autoencoder
 MEANT = (norn.Error, TypeError, Planted, norn.StopTraining)
 # How often each kind of call is drawn.
 KINDS = {"fit": 6, "train": 6, "recommend": 8, "basket": 4, "similar_items": 3, "transform": 3, "alike": 3, "lists": 4, "explain": 4,
-         "vectors": 2, "evaluate": 4, "go_on": 4, "plan": 2, "from_json": 2, "from_parameters": 3,
-         "parameters": 2, "files": 3, "pickles": 2, "shown": 2, "set_params": 2, "dataset": 5, "split": 3, "table": 4, "text": 3,
-         "netcdf": 3, "onnx": 1, "safetensors": 2,
-         "torch": 2, "sets": 5, "labels": 2, "bytes": 2, "threads": 2, "forked": 1, "overwritten": 2, "implicit": 2, "closed": 1}
+         "vectors": 2, "evaluate": 4, "go_on": 4, "plan": 2, "from_json": 2, "from_parameters": 3, "parameters": 2, "files": 3,
+         "pickles": 2, "shown": 2, "set_params": 2, "dataset": 5, "split": 3, "table": 4, "text": 3, "netcdf": 3, "onnx": 1,
+         "safetensors": 2, "torch": 2, "sets": 5, "labels": 2, "bytes": 2, "threads": 2, "forked": 1, "overwritten": 2, "implicit": 2,
+         "closed": 1}
 
 
 class Caller(Draw):
@@ -107,9 +107,7 @@ class Caller(Draw):
     def go_on(self):
         model = copy.copy(self.model())
         if self.some(0.5):
-            epochs = self.or_spoilt(1, 2)
-            # 2**31 is right, and would train for years.
-            model.partial_fit(self.matrix(), epochs=1 if isinstance(epochs, int) and epochs == 2**31 else epochs, callbacks=self.callbacks())
+            model.partial_fit(self.matrix(), epochs=self.epochs(), callbacks=self.callbacks())
         else:
             model.set_params(epochs=self.one_of(3, 4, 5)).fit(self.matrix(), resume=True, callbacks=self.callbacks())
         self.keep_model(model)

@@ -147,6 +147,11 @@ class Draw:
     def or_spoilt(self, *right):
         return self.value() if self.some(self.spoilt) else self.one_of(*right)
 
+    def epochs(self):
+        """2**31 is right, and would take years."""
+        made = self.or_spoilt(1, 2)
+        return 1 if isinstance(made, int) and made == 2**31 else made
+
     def units(self):
         """As arguments name units."""
         return self.or_spoilt(0, 7, [1, 2, 29], [3, 3, 3], np.array([4, 5]), np.arange(UNITS), np.arange(UNITS) % 2 == 0,

@@ -102,7 +102,7 @@ def test_several_inputs_go_by_their_names(draw):
     told = r"^`user_items\['set_1'\]`: has 7 rows, `user_items\['set_0'\]` has 12: each has a row for each user$"
     with pytest.raises(norn.DataError, match=told):
         model.recommend_table(shorter)
-    with pytest.raises(norn.UsageError, match="^`user_items`: a dictionary goes from the names of data sets, here set_0, set_1, to matrices"):
+    with pytest.raises(norn.UsageError, match="^`user_items`: a dictionary goes from the names of data sets, here set_0, set_1, to"):
         model.recommend_table({})
     with pytest.raises(norn.UsageError, match=r"^`user_items\['set_0'\]` is of type dict"):
         model.recommend_table(known | {"set_0": {}})
