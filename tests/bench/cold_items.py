@@ -25,7 +25,7 @@ import norn
 
 K = 20
 LIGHTFM = tuple(itertools.product((64, 128), (0.05, 0.1), (True, False)))  # components, rate, known items have a feature of their own
-LIGHTFM_EPOCHS = (10, 20, 40, 80, 160, 320)
+LIGHTFM_EPOCHS = (10, 20, 40, 80, 160)
 
 
 def packages(index):
