@@ -73,6 +73,8 @@ class Labels(Sequence[str]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, (Labels, list, tuple)):
             return NotImplemented
+        if isinstance(other, Labels) and self.native.are_numbers() == other.native.are_numbers():
+            return self.native.same_as(other.native)
         return len(self) == len(other) and all(one == two for one, two in zip(self, other))
 
     __hash__ = None  # type: ignore[assignment]  # as of a list

@@ -123,8 +123,8 @@ def item_layers(network: Network, layer: str) -> list[str]:
     """The layers whose units are the items: an output layer, and the input layer that has the same units, if there is one."""
     wiring = Wiring(network.descriptor)
     output = wiring.by_name[layer]
-    same = [one.name for one in wiring.inputs if one.units == output.units and list(network.labels(one.name) or ()) ==
-            list(network.labels(layer) or ())]
+    labels = network.labels(layer)
+    same = [one.name for one in wiring.inputs if one.units == output.units and network.labels(one.name) == labels]
     return [layer, *same[:1]]
 
 

@@ -147,7 +147,13 @@ void add_data(nb::module_& m) {
            })
       .def("find", &Labels::find, "words"_a, "Their numbers; -1 for those that are unknown.")
       .def("has_words", [](const Labels& self) { return self.table().has_words(); })
-      .def("are_numbers", [](const Labels& self) { return self.table().are_numbers(); });
+      .def("are_numbers", [](const Labels& self) { return self.table().are_numbers(); })
+      .def(
+          "same_as",
+          [](const Labels& self, const Labels& other) {
+            return self.table().same_as(other.table());
+          },
+          "Whether all labels are the same, by their checksums.");
   nb::class_<MemorySet>(m, "MemorySet", "A data set over arrays, which it views and keeps.")
       .def_static("sparse", &sparse_set<std::int32_t>, "name"_a, "width"_a,
                   "row_begin"_a.noconvert(), "columns"_a.noconvert(),

@@ -56,3 +56,18 @@ def test_a_data_set_that_was_trained_on_can_be_pickled(films, model):
     copy = pickle.loads(pickle.dumps(films))
     assert (copy.matrix != films.matrix).nnz == 0 and copy.feature_labels == FILMS
     assert np.array_equal(model.recommend(copy, N=3)[0], model.recommend(films, N=3)[0])
+
+
+def test_labels_are_compared_as_lists_of_them_are(draw):
+    count = int(draw.integers(1, 300))
+    words, numbers = [f"unit {unit}" for unit in range(count)], [str(unit) for unit in range(count)]
+    other = list(words)
+    other[int(draw.integers(count))] = "another"
+    lists = [words, list(words), other, numbers, words[1:], words[::-1]]
+    of = [norn.Dataset(np.ones((1, len(one)), np.float32), feature_labels=one).feature_labels for one in lists]
+    trained = [norn.Recommender(epochs=1, hidden=1, device="cpu", threads=1).fit(norn.Dataset(np.ones((1, len(one)), np.float32),
+                                                                                              feature_labels=one)).labels
+               for one in lists if one]
+    for one, a in zip([*lists, *filter(None, lists)], [*of, *trained]):
+        for two, b in zip([*lists, *filter(None, lists)], [*of, *trained]):
+            assert (a == b) == (one == two) and (a == list(two)) == (one == two)
