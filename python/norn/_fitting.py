@@ -201,17 +201,33 @@ def sets_of(network: Network | None, name: str, known: Any, wanted: Any, argumen
     """Known units for the inputs, wanted ones for the outputs. Several sets come by their names. `indicator`: of the outputs'
     sets, as memory_set() has it: values that they have are weights of entries."""
     sets: dict[str, Any] = {}
+    examples: dict[str, Any] = {}
     for data, kind, argument in ((known, "Input", arguments[0]), (wanted, "Output", arguments[1])):
         if data is None:
             continue
         for one, matrix in parts_read(set_names(network, kind, name), data, argument).items():
             if one not in sets:
+                examples[f"`{argument}[{one!r}]`" if is_by_name(data) else f"`{argument}`"] = getattr(matrix, "example_labels", None)
                 if isinstance(matrix, np.ndarray) and one in sparse_names(network, name):
                     matrix = sparse_of(matrix, argument)
                 sets[one] = memory_set(one, matrix, argument, indicator=indicator if kind == "Output" else None, weights=weights)
                 if kind == "Output" and indicator:
                     tell_of_negative(matrix, argument)
+    _require_same_examples(examples)
     return list(sets.values())
+
+
+def _require_same_examples(labels: Mapping[str, Any]) -> None:
+    """Raises DataError where rows of the one are other examples than those of the other, by the labels of both."""
+    given = [(which, words) for which, words in labels.items() if words is not None]
+    for which, words in given[1:]:
+        first, of_first = given[0]
+        if words is of_first or len(words) != len(of_first):
+            continue
+        row = next((row for row, (one, other) in enumerate(zip(of_first, words)) if one != other), None)
+        if row is not None:
+            raise DataError(f"{which}: row {row} is {words[row]!r}, and that of {first} is {of_first[row]!r}; give the same examples in "
+                            "the same order")
 
 
 def require_labels(network: Network, data: Any, kind: str, argument: str) -> None:

@@ -91,6 +91,10 @@ def _by_row(given: Any, labels: Iterable[Any] | None, items: int, argument: str)
 
 def matrix_of_items(given: Any, argument: str = "item_features") -> Any:
     """CSR [items, features] of what is a matrix. Raises UsageError for what is none."""
+    if hasattr(given, "columns") and not hasattr(given, "matrix"):
+        raise UsageError(f"`{argument}`: rows of a table of type {type(given).__name__} say nothing of the items that they are of; give a "
+                         "dictionary from items to features, or norn.Dataset.from_table(table, ITEM, FEATURE) of a column of items and one "
+                         "of features, a row for each feature of an item")
     if not hasattr(given, "matrix") and getattr(given, "ndim", 0) != 2:
         raise UsageError(f"`{argument}`: expected a matrix [items, features], a Dataset, or a dictionary from items to features, not "
                          f"{type(given).__name__}")
@@ -103,19 +107,44 @@ def by_name(given: Mapping[Any, Any], rows: Mapping[str, int], names: Named, arg
     there = {str(item) for item in given}
     _tell_of_items([str(item) for item in given if str(item) not in rows], [item for item in rows if item not in there], argument)
     entries: list[tuple[int, int, float]] = []
+    missing = 0
     for item, of_item in given.items():
         if str(item) not in rows:
             continue
-        if isinstance(of_item, str) or not isinstance(of_item, Iterable):
-            raise UsageError(f"`{argument}`: of \"{item}\" expected a list of features, or a dictionary from them to numbers, not "
-                             f"{of_item!r}")
-        for feature, value in of_item.items() if isinstance(of_item, Mapping) else ((one, 1.0) for one in of_item):
+        for feature, value in _features_of(item, of_item, argument):
+            if _is_missing(feature):
+                missing += 1
+                continue
             number = names.number(str(feature))
             if number is not None:
-                entries.append((rows[str(item)], number, float(value)))
+                entries.append((rows[str(item)], number, value))
+    if missing:
+        _log.warning("`%s`: %d features are None or NaN, and left out", argument, missing)
     _tell_of_features(names)
     parts = [np.array(part) for part in zip(*entries, strict=True)] or [np.empty(0, np.int64)] * 3
     return scipy.sparse.csr_matrix((parts[2].astype(np.float32), (parts[0], parts[1])), shape=(len(rows), len(names.numbers)))
+
+
+def _features_of(item: Any, of_item: Any, argument: str) -> list[tuple[Any, float]]:
+    """Those of one item, each once. Raises UsageError for what is no list of features, and a value that is no number."""
+    if isinstance(of_item, str) or not isinstance(of_item, Iterable):
+        raise UsageError(f"`{argument}`: of \"{item}\" expected a list of features, or a dictionary from them to numbers, not "
+                         f"{of_item!r}")
+    if not isinstance(of_item, Mapping):
+        return [(feature, 1.0) for feature in dict.fromkeys(of_item)]  # a set, in this order
+    found = []
+    for feature, value in of_item.items():
+        try:
+            found.append((feature, float(value)))
+        except (TypeError, ValueError, OverflowError):
+            raise UsageError(f"`{argument}`: of \"{item}\" the feature \"{feature}\" has {value!r:.60}, expected a number; a word is a "
+                             "feature of its own, in a list of them") from None
+    return found
+
+
+def _is_missing(feature: Any) -> bool:
+    """As pandas and others say that there is none."""
+    return feature is None or type(feature).__name__ == "NAType" or feature != feature  # NaN and NaT are not themselves
 
 
 def in_columns(given: Any, matrix: Any, names: Sequence[str] | None, features: int) -> Any:

@@ -55,6 +55,8 @@ def checked(given: Mapping[str, Any], *, beside: Iterable[str] = (), problems: I
                 names = "" if meant or listed else " There are: " + ", ".join(known)
                 listed = listed or bool(names)
                 raise UsageError(f"`{keyword}`: there is no such setting.{meant}{names}")
+            if name == "item_features" and not isinstance(value, (str, type(None))):
+                raise UsageError(f"`{keyword}`: features are given to `fit`, with the data; here it names a data set of files")
             if value is not None:
                 values[name] = _KINDS[table()[name]["kind"]](table()[name], value)
         except UsageError as error:

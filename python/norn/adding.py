@@ -19,15 +19,18 @@ COMMAND = Command(
            "what that reads.",),
     options=(Option(("--item-features",), "FILE", "of the new items, with their labels"),
              Option(("--known-features",), "FILE", "of the items that the model has [those that it was trained with]"),
+             Option(("--header",), "auto|yes|no", "whether text of these begins with a line of names, as in `norn import`",
+                    words=("auto", "yes", "no"), default="auto"),
              Option(("--regularization",), "X", "of the ridge regression, above 0", default="3"),
-             Option(("--layer",), "NAME", "which output layer, of several")),
+             Option(("--layer",), "NAME", "which output layer, of several"),
+             Option(("--force",), "", "replace a file that is there")),
     files="file", examples=(("Of a model that was trained with features", "films.nc more.nc --item-features new.csv"),))
 
 
-def _read(file: str) -> Dataset:
+def _read(file: str, header: str) -> Dataset:
     from .dataset import Dataset
 
-    return Dataset.from_netcdf(file) if pathlib.PurePath(file).suffix == ".nc" else Dataset.from_table(file)
+    return Dataset.from_netcdf(file) if pathlib.PurePath(file).suffix == ".nc" else Dataset.from_table(file, header=header)
 
 
 def main(command: str, arguments: list[str]) -> int:
@@ -46,6 +49,8 @@ def main(command: str, arguments: list[str]) -> int:
         raise UsageError("--item-features is missing: a file with the features of the new items")
     if pathlib.Path(files[1]).resolve() == pathlib.Path(files[0]).resolve():
         raise UsageError(f"{files[1]}: is the model that is read; give another name for what is written")
+    if pathlib.Path(files[1]).exists() and not given.force:
+        raise UsageError(f"{files[1]}: is there already; give another name, or --force")
     try:
         regularization = float(given.regularization)
     except ValueError:
@@ -53,7 +58,8 @@ def main(command: str, arguments: list[str]) -> int:
     from .recommender import Recommender
 
     model = Recommender.load(files[0], device="cpu")
-    model.add_items(_read(given.item_features), known_features=None if given.known_features is None else _read(given.known_features),
-                    regularization=regularization, layer=given.layer or "")
+    header = given.header or "auto"
+    known = None if given.known_features is None else _read(given.known_features, header)
+    model.add_items(_read(given.item_features, header), known_features=known, regularization=regularization, layer=given.layer or "")
     model.save(files[1])
     return 0

@@ -199,7 +199,8 @@ def _known_features(network: Network, layer: str, given: Any) -> tuple[Any, list
     """Of the items that a model knows: CSR [items, features], and what features are called."""
     trained = table_of(network, layer)
     if given is None and trained is None:
-        raise UsageError("`known_features`: the model was trained without features of items; give those of the items that it knows")
+        raise UsageError("`known_features`: the model has no features of items: none were trained with, or new items made them part of its "
+                         "weights; give those of the items that it knows")
     if given is None:
         names = network.labels(f"{layer} features")
         return trained, None if names is None else list(names)

@@ -275,6 +275,12 @@ ImportReport import_files(const ImportOptions& options) {
     return import_files(named);
   }
   if (options.format == kImages) return import_pictures(options);
+  if (options.value_column != ImportOptions{}.value_column && options.type != "analog" &&
+      options.target_type != "analog")
+    options.log.warning(
+        fmt::format("`value_column` {}: the values are left out, as neither `type` nor "
+                    "`target_type` is analog",
+                    options.value_column));
   return is_single(options) ? import_single(options) : import_both(options);
 }
 

@@ -289,8 +289,8 @@ EVALUATING = (
     ("evaluator", (*EVALUATE, "--popularity", "dense.nc"), 3,
      'dense.nc: data set "gl_output" is dense; popularity counts sparse entries'),
     ("evaluator", ("-n", "model.nc", "-i", "nothing.nc"), 3,
-     'nothing.nc: data set "gl_output" holds nothing to be found: every example of it is empty; use the '
-     "held-out part of a split"),
+     'nothing.nc: data set "gl_output" holds nothing to be found: every example of it is empty, or all that is in it '
+     "is unknown to the model, as new items are before they are added; use the held-out part of a split"),
     ("evaluator", (*EVALUATE, "--top", "ten"), 2,
      '--top: "ten" is no list of numbers from 1 on; write for example 10,20,100'),
     ("evaluator", (*EVALUATE, "--features", "many.txt"), 3,

@@ -145,7 +145,7 @@ def test_what_is_missing_is_told(shop, caplog):
 
 
 @pytest.mark.parametrize("call, problem", [
-    (lambda m, s: m.add_items(s.features[:1], ["a"]), "the model was trained without features"),
+    (lambda m, s: m.add_items(s.features[:1], ["a"]), "the model has no features of items: none were trained with"),
     (lambda m, s: m.add_items(s.features[:1], known_features=s.features[:s.known]), "the model's items have labels"),
     (lambda m, s: m.add_items(s.features[:1], ["a", "b"], known_features=s.features[:s.known]), "2 labels are given, and 1 items"),
     (lambda m, s: m.add_items(s.features[:2], ["a", "a"], known_features=s.features[:s.known]), '"a" is there twice'),
@@ -199,7 +199,14 @@ def test_the_program_gives_the_same_bytes(shop, tmp_path, draw):
     assert "nonsense" in done.stderr
     model.add_items(new | {"late": ["feature 0"]}).save(tmp_path / "python.nc")
     assert (tmp_path / "python.nc").read_bytes() == (tmp_path / "more.nc").read_bytes()
+    (tmp_path / "headed.csv").write_text("item,feature\n" + "\n".join(lines) + "\n")
+    again = [sys.executable, "-B", "-m", "norn", "add-items", tmp_path / "model.nc", tmp_path / "more.nc", "--item-features",
+             tmp_path / "headed.csv", "--header", "yes", "--force"]
+    assert subprocess.run(again).returncode == 0
+    assert (tmp_path / "python.nc").read_bytes() == (tmp_path / "more.nc").read_bytes()
     for words, problem in ((["model.nc"], "1 files are given"),
+                           (["model.nc", "more.nc", "--item-features", "new.csv"],
+                            "more.nc: is there already; give another name, or --force"),
                            (["model.nc", "model.nc", "--item-features", "new.csv"], "is the model that"),
                            (["model.nc", "o.nc"], "--item-features is missing"),
                            (["model.nc", "o.nc", "--item-features", "new.csv", "--regularization", "x"], "expected a number above 0"),

@@ -3,6 +3,7 @@
 import logging
 
 import numpy as np
+import pandas
 import pytest
 import scipy.sparse as sp
 
@@ -96,12 +97,32 @@ def test_missing_items_are_told(shop, caplog):
     assert f"2 items have none: {shop.items - 2}, {shop.items - 1}" in caplog.text
 
 
+def test_features_are_no_setting(shop):
+    told = "^`item_features`: features are given to `fit`, with the data; here it names a data set of files$"
+    with pytest.raises(norn.UsageError, match=told):
+        recommender(item_features={0: ["one"]})
+
+
+def test_a_list_of_features_is_a_set_without_what_is_missing(shop, draw, caplog):
+    clean = {item: [f"group {shop.group_of[item]}", "item"] for item in range(shop.items)}
+    missing = [None, float("nan"), np.float32("nan"), pandas.NA, pandas.NaT]
+    spoilt = {item: [*words, *words[:int(draw.integers(2))], missing[int(draw.integers(len(missing)))]] for item, words in clean.items()}
+    with caplog.at_level(logging.WARNING, "norn"):
+        one, other = (recommender(epochs=1).fit(shop.users, item_features=given).network_.parameters for given in (clean, spoilt))
+    assert all((one[name] == other[name]).all() for name in one)
+    assert f"`item_features`: {shop.items} features are None or NaN, and left out" in caplog.text
+
+
 @pytest.mark.parametrize("wrong, problem", [
     (lambda shop: shop.features[:-1], "rows, and there are"),
     (lambda shop: sp.csr_matrix(shop.features.shape, dtype=np.float32), "no item of the data has a feature"),
     (lambda shop: {"nobody": ["one"]}, "no item of the data has a feature"),
     (lambda shop: {0: "one"}, "expected a list of features"),
     (lambda shop: [1, 2], "expected a matrix"),
+    (lambda shop: {0: {"kind": "a"}},
+     "of \"0\" the feature \"kind\" has 'a', expected a number; a word is a feature of its own, in a list"),
+    (lambda shop: pandas.DataFrame(shop.features.toarray()),
+     "`item_features`: rows of a table of type DataFrame say nothing of the items that they are of; give a dictionary from items"),
 ])
 def test_what_are_no_features_is_refused(shop, wrong, problem):
     with pytest.raises(norn.Error, match=problem):

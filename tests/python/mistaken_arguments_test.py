@@ -82,6 +82,30 @@ def test_a_network_that_json_cannot_hold_is_refused():
             norn.Network.from_json(network)
 
 
+def test_rows_of_other_examples_are_refused(baskets, draw):
+    users = baskets.matrix.shape[0]
+    names = [f"user {user}" for user in range(users)]
+    data = norn.Dataset(baskets.matrix, example_labels=names)
+    order = np.roll(np.arange(users), int(draw.integers(1, users)))
+    turned = norn.Dataset(baskets.matrix[order], example_labels=[names[user] for user in order])
+    told = rf"row 0 is 'user {order[0]}', and that of `user_items` is 'user 0'; give the same examples in the same order$"
+    trained = norn.Recommender(**SETTINGS).fit(data, norn.Dataset(baskets.matrix, example_labels=list(names)))
+    for argument, call in (("targets", lambda: norn.Recommender(**SETTINGS).fit(data, turned)),
+                           ("held_out", lambda: trained.evaluate(data, turned)),
+                           ("held_out", lambda: norn.compare(trained, trained, data, turned)),
+                           ("targets", lambda: trained.partial_fit(data, turned))):
+        with pytest.raises(norn.DataError, match=f"^`{argument}`: {told}"):
+            call()
+    with pytest.raises(norn.DataError, match=r"^`validation\[1\]`: row 0 is"):
+        norn.Recommender(**SETTINGS).fit(data, validation=(data, turned))
+    trained.evaluate(data, turned.matrix)  # which says nothing of whose they are
+    two = {"Layers": [*({"Name": name, "Kind": "Input", "DataSet": name, "N": "auto", "Sparse": True} for name in "ab"),
+                      {"Name": "H", "Kind": "Hidden", "N": 2, "Source": ["a", "b"]},
+                      {"Name": "O", "Kind": "Output", "DataSet": "o", "N": "auto"}], "ErrorFunction": "CrossEntropy"}
+    with pytest.raises(norn.DataError, match=r"^`user_items\['b'\]`: row 0 is .*, and that of `user_items\['a'\]` is 'user 0'"):
+        norn.Recommender(network=two, hidden=None, epochs=1, device="cpu").fit({"a": data, "b": turned}, {"o": data})
+
+
 def test_data_without_entries_are_refused(baskets):
     empty = sp.csr_matrix(baskets.matrix.shape, dtype=np.float32)
     zeros = baskets.matrix.copy()

@@ -72,6 +72,27 @@ TEST_F(ImportText, TakesEveryWordThatItNames) {
   imports_with(&ImportOptions::feature_labels, "feature_labels");
 }
 
+TEST_F(ImportText, TellsOfAColumnOfValuesThatNobodyReads) {
+  ImportOptions options = import_of("user,item,rating\na,x,2.5\na,y,0.5\n");
+  std::vector<std::string> warnings;
+  options.log = Log([&](LogLevel level, const std::string& message) {
+    if (level == LogLevel::warning) warnings.push_back(message);
+  });
+  options.format = "csv";
+  options.header = "yes";
+  import_files(options);
+  EXPECT_TRUE(warnings.empty());
+  options.value_column = "rating";
+  import_files(options);
+  ASSERT_EQ(warnings.size(), 1u);
+  EXPECT_EQ(warnings[0],
+            "`value_column` rating: the values are left out, as neither `type` nor `target_type` "
+            "is analog");
+  options.type = "analog";
+  import_files(options);
+  EXPECT_EQ(warnings.size(), 1u);
+}
+
 TEST_F(ImportText, SaysAllThatIsWrongWithSettingsAtOnce) {
   ImportOptions options = import_of("a\tx\n");
   options.duplicates = "keep";

@@ -95,8 +95,9 @@ class Evaluator {
     }
     if (rank && metrics.examples() == 0)
       throw DataError(
-          fmt::format("{} holds nothing to be found: every example of it is empty; use the "
-                      "held-out part of a split",
+          fmt::format("{} holds nothing to be found: every example of it is empty, or all that is "
+                      "in it is unknown to the model, as new items are before they are added; use "
+                      "the held-out part of a split",
                       place(*target_)));
     if (!total.is_finite())
       throw DivergenceError(fmt::format(
