@@ -125,6 +125,17 @@ def test_the_page_on_data_runs(place):
     assert (place / "shop.nc").exists() and (place / "films.nc").exists()
 
 
+def test_the_page_on_features_of_items_runs(place, capsys):
+    names = {}
+    for kind, code in notebooks.cells_of(text_of("item_features")):
+        if kind not in ("markdown", "sh"):
+            exec(compile(code, "item_features.md", "exec"), names)
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].startswith("[('film 60'") and said[1] == "['genre crime', 'genre comedy', 'maker Gaumont']"
+    assert float(said[-1]) > 1.5 * 20 / 60, "features say more of new items than chance does"
+
+
+
 def test_the_tutorial_runs_and_its_figures_are_true(place, monkeypatch):
     names, said = run_notebook("python_tutorial", place, monkeypatch)
     result = names["result"]
