@@ -60,6 +60,11 @@ def test_a_search_of_arrays_is_that_of_the_program(search, capfd, tmp_path):
     assert [set(row) >= {"trial", "state", "epochs", "ndcg@20", "Training.Alpha"} for row in study.trials] == [True] * 8
     assert best.settings == {path: row[path] for row in study.trials if row["trial"] == best.trial for path in SPACE}
     assert best.descriptor["Training"]["Alpha"] == best.settings["Training.Alpha"] and len(best.confirmed) == 2
+    one = best.comparison
+    assert (best.kept, one["verdict"], one["trials"] <= 8, one["low"] > 0.0) == ("trial", "trial", True, True)
+    # The plain one's rate is for more epochs.
+    plain = norn.load(tmp_path / "study/trials/plain/model.nc").network_.descriptor["Training"]
+    assert "Alpha" not in plain or plain["Alpha"] != best.settings["Training.Alpha"]
     model = study.best_model()
     ids, scores = model.recommend(data.matrix[:3], 5)
     assert ids.shape == scores.shape == (3, 5)
