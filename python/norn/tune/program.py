@@ -103,15 +103,15 @@ class Trainer:
             raise Failed(done.returncode if done.returncode > 0 else 128 - done.returncode, errors, said)
         return done.stdout
 
-    def _object(self, words: list[str], folder: pathlib.Path, needs: str) -> dict:
+    def _object(self, words: list[str], folder: pathlib.Path, needs: str, program: pathlib.Path | None = None) -> dict:
         """JSON that it says."""
-        said = self._say(words, folder)
+        said = self._say(words, folder, program)
         try:
             found = json.loads(said)
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict) or needs not in found:
-            raise UsageError(f"{self.program}: said {json.dumps(said[:60])}, where an object with \"{needs}\" was expected; "
+            raise UsageError(f"{program or self.program}: said {json.dumps(said[:60])}, where an object with \"{needs}\" was expected; "
                              f"give a --trainer of this version that prints nothing else")
         return found
 
@@ -161,7 +161,7 @@ class Trainer:
         words = ["--compare-runs", str(first), "--compare-runs", str(second), f"--interval={level!r}", "--resamples", str(resamples),
                  "--format", "json"]
         try:
-            return json.loads(self._say(words, first.parent, evaluator))
+            return self._object(words, first.parent, "differences", evaluator)
         except Failed as failed:
             raise failed.as_error() from failed
 
