@@ -82,7 +82,7 @@ class PlainTest(SeededTest):
         self.assertEqual(json.loads((study.folder / "best.json").read_text()), study.network)
         said = result_text(study, facts, facts.ended)
         self.assertRegex(said, rf"no difference: ndcg@20 \S+ of trial {facts.ended['best']}, \S+ of the plain recipe, difference \+0 "
-                               rf"\(95 % for the best of {one['trials']} trials: \+0 to \+0\), kept the plain recipe\n")
+                               rf"\(each end 95 % sure for the best of {one['trials']}: \+0 to \+0\), kept the plain recipe\n")
         self.assertIn(f"model {study.folder}/best.nc of the plain recipe", said)
         self.assertRegex(status(study, facts), rf"plain  done +{EPOCHS} +0\.4833")
         self.assertEqual(self.said.warnings, [])
@@ -169,12 +169,12 @@ class PlainTest(SeededTest):
         found = plain.compare(Trainer(), self.folder / "a", self.folder / "b", trials)
         [(first, second, level, resamples)] = asked
         self.assertEqual((first, second), (self.folder / "b/run", self.folder / "a/run"))
-        self.assertAlmostEqual(level, 1.0 - 0.05 / trials)
+        self.assertAlmostEqual(level, 1.0 - 2 * 0.05 / trials)
         self.assertEqual(resamples, min(20_000, 2000 * trials))
         verdict = "trial" if ends == (0.1, 0.2) else "plain" if ends == (-0.2, -0.1) else "no difference"
         self.assertEqual((found["verdict"], found["kept"]), (verdict, "trial" if verdict == "trial" else "plain"))
-        self.assertEqual((found["value"], found["plain"], found["low"], found["p"]), (0.5, 0.25, ends[0], min(1.0, trials * 0.03)))
-        self.assertIn("too few examples for an interval" if ends[0] is None else f"the best of {trials} trials",
+        self.assertEqual((found["value"], found["plain"], found["low"], found["p"]), (0.5, 0.25, ends[0], min(1.0, trials * 0.015)))
+        self.assertIn("too few examples for an interval" if ends[0] is None else f"the best of {trials}: ",
                       plain.text_of("ndcg@10", 3, found))
 
     def test_means_over_examples_alone_are_compared(self):

@@ -75,8 +75,8 @@ class UsesTest(TunerTest):
         self.write("name.json", '{"Parameters": {"Name": {"Names": ["first", "second", "third"]}}}')
         done = self.succeed_tuner(*self.command("names", "--sampler", "grid", "--threads", 1, "--confirm", 0, "--halving", "none",
                                                 space="name.json"))
-        self.assertRegex(done.stdout, r"\nno difference: ndcg@10 (0\.\d+) of trial \d, \1 of the plain recipe, difference \+0 \(95 % for "
-                                      r"the best of 3 trials: \+0 to \+0\), kept the plain recipe\n")
+        self.assertRegex(done.stdout, r"\nno difference: ndcg@10 (0\.\d+) of trial \d, \1 of the plain recipe, difference \+0 \(each "
+                                      r"end 95 % sure for the best of 3: \+0 to \+0\), kept the plain recipe\n")
         self.assertEqual(self.read("names/best.nc"), self.read("names/trials/plain/model.nc"))
         self.succeed_tuner("--study", "names", "--best", "best.json")
         self.assertEqual(json.loads(self.read("best.json")), json.loads(self.read("names/study.json"))["descriptor"])

@@ -46,8 +46,8 @@ class Best:
     confirmed: of the best trials `trial`, `value`, and `mean`, `spread` and `values` with other seeds; empty before the study has ended.
     kept: "trial" or "plain".
     comparison: of the best trial with the plain recipe `verdict` ("trial", "plain" or "no difference": what is better), `value` and
-        `plain` (means over the held-out `examples`), `difference` with `low` and `high`, the interval at `level` for the best of so many
-        `trials`, and `p`; None where nothing was compared.
+        `plain` (means over the held-out `examples`), `difference`, `low` and `high`, between which it is, each as sure as `level` says
+        for the best of so many `trials`, and `p`, how often chance alone brings as much; None where nothing was compared.
     """
 
     trial: int
