@@ -126,6 +126,8 @@ void TrainOptions::check(OptionFaults& faults) const {
         "given: give one of the two");
   check_repeat(*this, faults);
   check_checkpoint_name(checkpoint_name, faults);
+  if (validation_values && run_dir.empty())
+    faults.fail("`validation_values` go to a file of `run_dir`; give that too");
   if (force && !resume.empty())
     faults.fail("`force` starts anew and `resume` goes on: give one of the two");
 }

@@ -14,6 +14,7 @@
 #include "src/run/automatic/settings.h"
 #include "src/run/closed_form.h"
 #include "src/run/model_access.h"
+#include "src/run/observers.h"
 #include "src/run/preparation.h"
 #include "src/run/ranks.h"
 #include "src/run/repeated_run.h"
@@ -22,6 +23,7 @@
 #include "src/run/scratch_folder.h"
 #include "src/run/training_record.h"
 #include "src/run/validation_curve.h"
+#include "src/run/validation_values.h"
 
 #include <chrono>
 #include <system_error>
@@ -45,24 +47,6 @@ std::string joined_by(const Context& context) {
   if (context.communicator.size() > 1 && !context.compute.memory.is_host())
     text += ", " + context.collectives->describe();
   return text;
-}
-
-template <typename Report>
-std::function<void(const Report&)> both_of(std::function<void(const Report&)> first,
-                                           std::function<void(const Report&)> second) {
-  if (!first) return second;
-  if (!second) return first;
-  return [first, second](const Report& report) {
-    first(report);
-    second(report);
-  };
-}
-
-TrainingObserver both(const TrainingObserver& first, const TrainingObserver& second) {
-  return {both_of(first.on_step, second.on_step), both_of(first.on_epoch, second.on_epoch),
-          both_of(first.on_validation, second.on_validation),
-          both_of(first.on_checkpoint, second.on_checkpoint),
-          first.on_rate ? first.on_rate : second.on_rate};
 }
 
 // Tells that a run of epochs is over, however it ends.
@@ -211,6 +195,7 @@ class TrainingRun {
       return result;
     }
     validate_closed_form(*network, run, log_, result);
+    write_values(*network, run.validation.view());
     if (!options_.model.empty()) save_model(options_.model, *network, std::nullopt);
     finish("completed", 0, result);
     ModelOptions options;
@@ -401,13 +386,21 @@ class TrainingRun {
     else if (on_trained_)
       on_trained_(network, validation, ease);
     else
-      save(held, result, last, validation.data->data != nullptr, ease);
+      save(held, result, last, validation, ease);
     return result;
   }
 
+  // As validations count them: without EASE beside it.
+  void write_values(Network& network, const Validation& validation) {
+    if (!options_.validation_values || !validation.data->data) return;
+    communicator_.set_place({"validating", state_.epoch, 0});
+    write_validation_values(network, validation, options_.run_dir);
+  }
+
   // With EASE beside it the network becomes another one, for which there are no more steps.
-  void save(std::unique_ptr<Network>& held, const TrainResult& result, Index last, bool validated,
-            EaseBeside& ease) {
+  void save(std::unique_ptr<Network>& held, const TrainResult& result, Index last,
+            const Validation& validation, EaseBeside& ease) {
+    write_values(*held, validation);
     const float weight = held->descriptor().training.ease_weight;
     const bool is_joined = weight > 0.0f && !held->descriptor().training.refits_later();
     if (is_joined) {
@@ -421,7 +414,8 @@ class TrainingRun {
       remove_best_model();
     }
     const TrainingDescriptor& training = network.descriptor().training;
-    if (validated) curve_.tell(log_, result.end, state_, training, !options_.recipe.empty());
+    if (validation.data->data)
+      curve_.tell(log_, result.end, state_, training, !options_.recipe.empty());
     if (training.refits_later()) {
       validated_ = network.descriptor();
       best_epoch_ = state_.search.best_epoch;

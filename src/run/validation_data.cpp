@@ -5,6 +5,7 @@
 #include "norn/base/error.h"
 #include "src/base/text.h"
 #include "src/run/training_start.h"
+#include "src/run/validation_values.h"
 
 #include <fmt/format.h>
 
@@ -45,13 +46,14 @@ void require_refit(const TrainingDescriptor& training) {
         "`refit` needs a metric to choose the length by; give `keep_best`, or `early_stop`");
 }
 
-void require_no_wishes(const ValidationDescriptor& asked) {
+void require_no_wishes(const ValidationDescriptor& asked, bool values) {
   const char* needed =
       "needs data to validate with; give `validation_split` 0.1, or `validation_input`";
   if (!asked.early_stop.empty())
     throw UsageError(fmt::format("`early_stop` {} {}", asked.early_stop, needed));
   if (!asked.keep_best.empty())
     throw UsageError(fmt::format("`keep_best` {} {}", asked.keep_best, needed));
+  if (values) throw UsageError(fmt::format("`validation_values` {}", needed));
 }
 
 }  // namespace
@@ -63,7 +65,7 @@ RunValidation open_validation(const TrainOptions& options, const NetworkDescript
   require_refit(network.training);
   const ValidationSettings& given = options.validation;
   if (!given.has_data() && (asked.split == 0.0f || is_refit(network.training))) {
-    require_no_wishes(asked);
+    require_no_wishes(asked, options.validation_values && !is_refit(network.training));
     return validation;
   }
   validation.output_layer = layer_to_rank(network);
@@ -72,6 +74,7 @@ RunValidation open_validation(const TrainOptions& options, const NetworkDescript
                            asked.by == ValidationBy::user ? HoldOutBy::user : HoldOutBy::entry,
                            network.training.validation_seed()};
     validation.data = training.hold_out(network, rule, validation.output_layer);
+    if (options.validation_values) require_values(network, validation.view());
     return validation;
   }
   const std::int64_t memory = options.memory_bytes - training.held_bytes();
@@ -86,6 +89,7 @@ RunValidation open_validation(const TrainOptions& options, const NetworkDescript
                   log,
                   given.sets},
       DataBinding::Layers::inputs_and_outputs);
+  if (options.validation_values) require_values(network, validation.view());
   return validation;
 }
 

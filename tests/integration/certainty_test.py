@@ -13,9 +13,10 @@ from programs import ProgramTest, mpirun
 class Certainty(ProgramTest):
     def setUp(self):
         super().setUp()
-        self.train("-e", "8", "--force")
+        values = ("--validation-input", "test.nc", "--metrics-at", "3", "--validation-values", "--force")
+        self.train("-e", "8", "--run-dir", "other", *values)
         self.path("model.nc").rename(self.path("other.nc"))
-        self.train("-e", "1", "--force")
+        self.train("-e", "1", "--run-dir", "model", *values)
 
     def evaluate(self, *options, **more):
         return self.succeed("evaluator", "-n", "model.nc", "-i", "test.nc", "--top", "3,10", *options, **more).stdout
@@ -61,6 +62,49 @@ class Certainty(ProgramTest):
         one = told["differences"][0]["Recall"]
         self.assertEqual(first[1:4], [f"{one['model']:.4f}", f"{one['other']:.4f}", f"{one['difference']:+.4f}"])
         self.assertEqual(text[-1], "other - model: 2,000 resamples of the examples, seed 1")
+
+    def test_compares_two_runs_as_their_models(self):
+        options = ("--interval=0.9", "--seed", str(self.random.randrange(2**63)), "--resamples", str(self.random.randint(1, 3000)))
+        told = json.loads(self.evaluate("--compare", "other.nc", "--format", "json", *options))
+        runs = ("evaluator", "--compare-runs", "model", "--compare-runs", "other", *options)
+        found = json.loads(self.succeed(*runs, "--format", "json").stdout)
+        expected = {"K": 3, "NDCG": told["differences"][0]["NDCG"]}
+        self.assertEqual(found, {"examples": told["examples"], "resampling": told["resampling"], "differences": [expected]})
+        lines = self.succeed(*runs).stdout.splitlines()
+        rows = self.evaluate("--compare", "other.nc", *options).splitlines()
+        self.assertEqual(lines[1:3], [next(row for row in rows if row.startswith("NDCG@3")), rows[-1]])
+        self.assertEqual((lines[0].split()[0], lines[3]), ("model", f"{told['examples']} examples"))
+
+    def test_runs_that_cannot_be_compared(self):
+        def fails(code, message, *folders, more=()):
+            self.fail_with(code, message, "evaluator", *(word for one in folders for word in ("--compare-runs", one)), *more)
+
+        fails(2, "--compare-runs is given once; name two folders, each behind it", "model")
+        fails(2, "--compare-runs is given 3 times; name two folders, each behind it", "model", "model", "other")
+        fails(2, "--compare-runs evaluates no model: give it without --model, --data and --compare", "model", "other",
+              more=("-n", "model.nc"))
+        fails(3, "none/validation_values.tsv: is not there, or cannot be read; train the run with --validation-values", "model", "none")
+        values = self.path("model/validation_values.tsv").read_text()
+        file = self.path("other/validation_values.tsv")
+        file.write_text(values.replace("ndcg@3", "map@4"))
+        fails(2, "--compare-runs: model watched ndcg@3 and other watched map@4; compare runs that watched the same", "model", "other")
+        lines = values.splitlines(keepends=True)
+        del lines[self.random.randrange(1, len(lines))]
+        file.write_text("".join(lines))
+        fails(2, "--compare-runs: model and other held back other examples; give both the same --validation-seed, or the same "
+              "--validation-input", "model", "other")
+        spoilt = [("", 1), ("example\tloss\n", 1), ("example\tcoverage@3\n", 1), ("a\tndcg@3\n", 1), ("example\tndcg@3", 1)]
+        spoilt += [("example\tndcg@3\n" + line, 2) for line in ("0\t1", "0 1\n", "x\t1\n", "0\tnan\n", "0\t\n", "-1\t0\n")]
+        spoilt += [("example\tndcg@3\n0\t1\n0\t1\n", 3)]
+        for text, line in self.random.sample(spoilt, 4):
+            file.write_text(text)
+            fails(3, f"other/validation_values.tsv:{line}: is no line of an example and its value; train the run again with "
+                  "--validation-values", "model", "other")
+        for name in ("model", "other"):  # nothing to draw from
+            self.path(f"{name}/validation_values.tsv").write_text("example\tndcg@3\n")
+        [one] = json.loads(self.succeed("evaluator", "--compare-runs", "model", "--compare-runs", "other", "--format",
+                                        "json").stdout)["differences"]
+        self.assertEqual([one["NDCG"][name] for name in ("low", "high", "better")], [None, None, "no difference"])
 
     def test_a_model_does_not_differ_from_itself(self):
         told = json.loads(self.evaluate("--compare", "model.nc", "--format", "json", "--resamples", "99"))

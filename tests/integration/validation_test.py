@@ -26,15 +26,25 @@ def reports(text):
 
 
 class Validation(ProgramTest):
+    def values(self, folder):
+        """(metric, {example: value}) that a run has written."""
+        [first, *lines] = [line.split("\t") for line in self.path(f"{folder}/validation_values.tsv").read_text().splitlines()]
+        self.assertEqual(first[0], "example")
+        return first[1], {int(example): float(value) for example, value in lines}
+
     def test_with_files_of_its_own_says_what_the_evaluator_says_of_the_model(self):
-        done = self.train("-e", "3", "--validation-input", "test.nc", "--metrics-at", "5,10")
+        done = self.train("-e", "3", "--validation-input", "test.nc", "--metrics-at", "5,10", "--run-dir", "run", "--validation-values")
         found = reports(done.stderr)
         self.assertEqual([report[0] for report in found], [1, 2, 3])
         self.assertEqual(len(done.stdout.splitlines()), 3)
-        told = self.succeed("evaluator", "--model", "model.nc", "--data", "test.nc", "--top", "5,10", "--format", "json")
+        told = self.succeed("evaluator", "--model", "model.nc", "--data", "test.nc", "--top", "5,10", "--format", "json", "--per-example",
+                            "each.tsv")
         for at in json.loads(told.stdout)["model"]:
             self.assertEqual(found[-1][2][at["K"]], tuple(f"{at[metric['title']]:.4f}" for metric in METRICS))
         self.assertIn("best ndcg@5", done.stderr)
+        [names, *rows] = [line.split("\t") for line in self.path("each.tsv").read_text().splitlines()]
+        expected = {int(row[1]): float(row[names.index("ndcg")]) for row in rows if row[2] == "5"}
+        self.assertEqual(self.values("run"), ("ndcg@5", expected))
 
     def test_does_not_change_the_model(self):
         self.train("-e", "4", model="plain.nc")
@@ -45,7 +55,7 @@ class Validation(ProgramTest):
 
     def test_early_stop_writes_the_model_of_the_best_epoch(self):
         settings = ("-alpha", "0.05", "-e", "200", *SPLIT, "--early-stop", "ndcg@10", "--early-stop-from", "0", "--patience", "4",
-                    "--metrics-at", "5")
+                    "--metrics-at", "5", "--run-dir", "run", "--validation-values")
         done = self.train(*settings)
         found = reports(done.stderr)
         self.assertLess(found[-1][0], 200)
@@ -56,9 +66,16 @@ class Validation(ProgramTest):
         self.assertRegex(done.stderr, rf"best ndcg@10 [\d.]+ after epoch {best}; the model is of that epoch")
         self.assertFalse(self.path("model.best.nc").exists())
         self.assertEqual(model_arrays(self.path("model.nc"))[1]["norn_epoch"], best)
+        written = self.values("run")
+        events = [json.loads(line) for line in self.path("run/log.jsonl").read_text().splitlines()]
+        [value] = [event["value"] for event in events if event["event"] == "eval" and event["epoch"] == best]
+        self.assertEqual(written[0], "ndcg@10")
+        self.assertAlmostEqual(sum(written[1].values()) / len(written[1]), value, places=9)
+        self.path("run/validation_values.tsv").unlink()
         again = self.succeed("trainer", "-c", "net.json", "-i", "train.nc", "-n", "model.nc", *settings, "--resume")
         self.assertEqual(reports(again.stderr), [])  # that run has ended
-        more = self.train(*settings[:-4], "--patience", "6", "--metrics-at", "5", "--resume")
+        self.assertEqual(self.values("run"), written)
+        more = self.train(*settings[:-7], "--patience", "6", "--metrics-at", "5", "--resume")
         self.assertEqual(reports(more.stderr)[0][0], best + 1)
 
     def test_a_plateau_at_the_beginning_does_not_end_the_run(self):
@@ -75,22 +92,27 @@ class Validation(ProgramTest):
         for by in ("user", "entry"):
             seen = []
             for ranks in (1, 2, 3):
-                done = self.train("-e", "6", *SPLIT, "--validation-by", by, "--keep-best", "loss", "--threads", "1",
+                wish = ("--keep-best", "loss") if by == "entry" else ("--keep-best", "map@7", "--validation-values", "--run-dir",
+                                                                                f"r{ranks}")
+                done = self.train("-e", "6", *SPLIT, "--validation-by", by, *wish, "--threads", "1",
                                   model=f"{by}{ranks}.nc", prefix=mpirun(ranks))
-                seen.append((reports(done.stderr), self.read(f"{by}{ranks}.nc")))
+                seen.append((reports(done.stderr), self.read(f"{by}{ranks}.nc"), by == "user" and self.read(
+                    f"r{ranks}/validation_values.tsv")))
             self.assertEqual(len(seen[0][0]), 6)
             self.assertEqual(seen[0], seen[1])
             self.assertEqual(seen[0], seen[2])
 
     def test_killed_and_resumed_is_never_stopped(self):
-        settings = ("-e", "400", *SPLIT, "--validation-by", "entry", "--keep-best", "--checkpoint-epochs", "5")
-        self.train(*settings, model="straight.nc")
-        run = ("-c", "net.json", "-i", "train.nc", "-n", "model.nc", *settings, "--resume")
+        settings = ("-e", "400", *SPLIT, "--validation-by", "entry", "--keep-best", "--checkpoint-epochs", "5", "--validation-values",
+                    "--run-dir")
+        self.train(*settings, "straight", model="straight.nc")
+        run = ("-c", "net.json", "-i", "train.nc", "-n", "model.nc", *settings, "run", "--resume")
         for number, code in ((signal.SIGUSR1, 75), (signal.SIGKILL, -signal.SIGKILL)):
             ended, _, err = self.stop_after_epochs(number, self.random.randint(6, 50), *run)
             self.assertEqual(ended, code, err)
         self.succeed("trainer", *run)
         self.assertEqual(self.read("model.nc"), self.read("straight.nc"))
+        self.assertEqual(self.read("run/validation_values.tsv"), self.read("straight/validation_values.tsv"))
 
     def test_settings_of_the_descriptor_are_kept_with_the_model(self):
         self.write("net.json", (NETWORK % "SoftMax").replace(
@@ -155,7 +177,9 @@ class Validation(ProgramTest):
 
     def test_a_refit_keeps_the_seed_that_its_length_was_chosen_with(self):
         settings = (*SPLIT, "--seed", "7", "--refit", "--keep-best", "recall@5", "-e", "4", "--validation-seed", "8")
-        self.train(*settings)
+        self.train(*settings, "--run-dir", "run", "--validation-values")
+        metric, values = self.values("run")  # of the part that validated
+        self.assertTrue(metric == "recall@5" and values)
         training = json.loads(model_arrays(self.path("model.nc"))[1]["norn_descriptor"])["Training"]
         self.assertEqual((training["ValidationSeed"], training["Refit"]), (8, True))
         self.fail_with(2, "--validation-seed cannot change when a run is resumed: model.nc was trained with 8", "trainer", "-c", "net.json",
@@ -186,6 +210,13 @@ class Validation(ProgramTest):
                 ((*SPLIT, "--validation-input", "test.nc"), "--validation-split holds back a part of the training data"),
                 (("--validation-output", "test.nc"), "--validation-output needs --validation-input; give that too"),
                 ((*SPLIT, "--early-stop-from", "1.5"), "--early-stop-from 1.5 is out of range: it must be from 0 to 1"),
+                (("--validation-values", "--run-dir", "run"), "--validation-values needs data to validate with; give "
+                 "--validation-split 0.1, or --validation-input"),
+                ((*SPLIT, "--validation-values"), "--validation-values go to a file of --run-dir; give that too"),
+                ((*SPLIT, "--validation-values", "--run-dir", "loss", "--keep-best", "loss"), "--validation-values: single examples have "
+                 "no value of loss; watch another metric with --keep-best, or leave it out"),
+                ((*SPLIT, "--validation-values", "--run-dir", "coverage", "--keep-best", "coverage@3"), "--validation-values: single "
+                 "examples have no value of coverage@3; watch another metric with --keep-best, or leave it out"),
                 ((*SPLIT, "--patience", "0"), "--patience 0 is out of range: it must be at least 1"),
                 ((*SPLIT, "--metrics-at", "10;20"), "--metrics-at: \"10;20\" is no list of numbers from 1 on; write for example")):
             self.fail_with(2, message, *base, *wrong)

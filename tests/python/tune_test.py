@@ -38,7 +38,7 @@ def search(tmp_path_factory, source):
     [file] = data.to_netcdf(folder / "packages.nc")
     settings = {"epochs": 4, "trials": 8, "start": 4, "rungs": [1], "clock": 4, "seed": 3, "confirm": 2, "seeds": 1, "known": [],
                 "threads": 1}
-    network = {"Recipe": "sigmoid", "Layers": [{"Name": "Hidden", "N": 8}], "Training": {"Seed": 5, "Batch": 64}}
+    network = {"Recipe": "sigmoid", "Layers": [{"Name": "Hidden", "N": 8}], "Training": {"Seed": 5, "Batch": 64, "Alpha": 1e-4}}
     (folder / "net.json").write_text(json.dumps(network))
     (folder / "space.json").write_text(json.dumps({"Parameters": SPACE}))
     words = [word for name, value in settings.items()
@@ -52,19 +52,24 @@ def search(tmp_path_factory, source):
 
 def test_a_search_of_arrays_is_that_of_the_program(search, capfd, tmp_path):
     folder, data, _, settings, expected = search
-    study = norn.tune.Study(tmp_path / "study", norn.Recommender(hidden=8, seed=5, batch=64), SPACE, data, validation=0.2, workers=2,
-                            **settings)
+    study = norn.tune.Study(tmp_path / "study", norn.Recommender(hidden=8, seed=5, batch=64, rate=1e-4), SPACE, data, validation=0.2,
+                            workers=2, **settings)
     best = study.run()
     assert (tmp_path / "study/best.nc").read_bytes() == expected
     assert capfd.readouterr() == ("", "")
     assert [set(row) >= {"trial", "state", "epochs", "ndcg@20", "Training.Alpha"} for row in study.trials] == [True] * 8
     assert best.settings == {path: row[path] for row in study.trials if row["trial"] == best.trial for path in SPACE}
     assert best.descriptor["Training"]["Alpha"] == best.settings["Training.Alpha"] and len(best.confirmed) == 2
+    one = best.comparison
+    assert (best.kept, one["verdict"], one["trials"] <= 8, one["low"] > 0.0) == ("trial", "trial", True, True)
+    # The plain rate is too small.
+    plain = norn.load(tmp_path / "study/trials/plain/model.nc").network_.descriptor["Training"]
+    assert "Alpha" not in plain or plain["Alpha"] != best.settings["Training.Alpha"]
     model = study.best_model()
     ids, scores = model.recommend(data.matrix[:3], 5)
     assert ids.shape == scores.shape == (3, 5)
     # The same data may be given again
-    again = norn.tune.Study(tmp_path / "study", norn.Recommender(hidden=8, seed=5, batch=64), SPACE, data)
+    again = norn.tune.Study(tmp_path / "study", norn.Recommender(hidden=8, seed=5, batch=64, rate=1e-4), SPACE, data)
     assert again.run() == best
     with pytest.raises(norn.UsageError, match="`data`: is not what the study"):
         norn.tune.Study(tmp_path / "study", data=norn.Dataset(data.matrix[:-1], feature_labels=data.feature_labels, name="packages")).run()

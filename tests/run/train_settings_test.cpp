@@ -34,11 +34,11 @@ const TrainSetting& setting(const std::string& name) {
 TEST(TrainSettings, HasEveryMemberThatIsASetting) {
   // Where the network, the data and the results are, and what only a program can give.
   const std::set<std::string> others = {
-      "config",     "recipe",   "network",  "inputs",     "outputs",     "sets",
-      "model",      "resume",   "same_run", "run_dir",    "repeat",      "memory_bytes",
-      "data_place", "program",  "recorder", "device",     "ranks",       "log",
-      "stop",       "schedule", "rule",     "validation", "trust_index", "batch_may_shrink",
-      "other_data"};
+      "config",     "recipe",           "network",  "inputs",     "outputs",     "sets",
+      "model",      "resume",           "same_run", "run_dir",    "repeat",      "memory_bytes",
+      "data_place", "program",          "recorder", "device",     "ranks",       "log",
+      "stop",       "schedule",         "rule",     "validation", "trust_index", "batch_may_shrink",
+      "other_data", "validation_values"};
   const std::filesystem::path source = NORN_SOURCE_DIR;
   const std::string header = read_text(source / "include/norn/run/train.h");
   const std::string table = read_text(source / "src/run/train_settings.cpp");

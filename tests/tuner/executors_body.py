@@ -98,7 +98,7 @@ class ExecutorTest(TunerTest):
             self.skipTest("no mpirun, or a build without MPI")
 
     def six(self, study, *where):
-        return self.start(study, *where, "--sampler", "grid", "--halving", "none", "--clock", 6, "--space", "six.json")
+        return self.start(study, *where, "--plain", "no", "--sampler", "grid", "--halving", "none", "--clock", 6, "--space", "six.json")
 
     def command(self, study, *arguments, **more):
         words = list(map(str, super().command(study, *arguments, **more)))

@@ -48,7 +48,7 @@ class LocalTest(executors_body.ExecutorTest):
         self.mpi()
         self.end(self.two_ranks("two"))
         self.assertEqual({line.split()[2] for line in self.said() if line.startswith("begin")}, {"0,1"})
-        self.assertEqual(len([line for line in self.said() if line.startswith("begin")]), 12)  # each rank saw both
+        self.assertEqual(len([line for line in self.said() if line.startswith("begin")]), 14)  # each rank of seven saw both
         self.end(self.six("one", "--workers", 2))
         self.assertEqual(self.read("two/best.nc"), self.read("one/best.nc"))
         self.refuse_tuner(2, ["--ranks 1: the study", "was begun with 2"], "--study", "two", "--ranks", 1)

@@ -15,7 +15,9 @@ import time
 import quick_trainer
 import simulated_study
 from tuner_case import NETWORK, ROOT
-from norn.tune.program import Price
+from programs import BIN
+from norn.tune import plain
+from norn.tune.program import Price, Trainer
 from norn.tune.study import Study
 
 TUNER, TRAINER = ROOT / "tools/tuner.py", pathlib.Path(quick_trainer.__file__).resolve()
@@ -34,7 +36,7 @@ class Undisturbed:
         return Price(quick_trainer.fits(network), quick_trainer.EXAMPLES / quick_trainer.epoch_seconds(network), 1)
 
     @staticmethod
-    def command(until, seed, threads):
+    def command(until, seed, threads, examples=False):
         return []
 
 
@@ -147,8 +149,24 @@ class KilledStudy:
         self._compare(events, trials)
         shared = list(self.study.glob("trials/*/shared"))
         assert not shared, f"two trainers were at work at once: {shared}"
+        [end] = [event for event in events if event["event"] == "end"][-1:]
+        kept = "plain" if end["kept"] == "plain" else f"{end['best']:04d}"
+        assert (self.study / "best.nc").read_bytes() == (self.study / f"trials/{kept}/model.nc").read_bytes(), kept
+        assert end["comparison"] == self._comparison(events, end["best"]), end
         left = [pid for what in KINDS[1:] for pid in self._processes(what)]
         assert not left, f"processes are left: {left}"
+
+    def _comparison(self, events: list[dict], best: int) -> dict:
+        """Of values that the quick trainer gives, by whoever was not killed."""
+        study = Study.open(self.study)
+        [settings] = [event["settings"] for event in events if event["event"] == "propose" and event["trial"] == best]
+        for name, network in (("plain", study.network), ("trial", study.network_of(settings))):
+            folder = self.folder / "expected" / name / "run"
+            folder.mkdir(parents=True, exist_ok=True)
+            quick_trainer.write_examples(network, study.epochs, study.objective, str(folder / "validation_values.tsv"))
+        looked_at = sum(event["event"] == "tell" and event["value"] is not None for event in events)
+        trainer = Trainer(BIN / "trainer", [], [], [], study.objective, None, 1)
+        return plain.compare(trainer, self.folder / "expected/trial", self.folder / "expected/plain", looked_at)
 
     def _compare(self, events: list[dict], trials: int) -> None:
         calm = self.folder / f"calm-{self.study.name}"
@@ -166,5 +184,5 @@ class KilledStudy:
         for event in events:
             if event["event"] == "value":
                 last = max(map(int, event["values"]))
-                assert event["checksum"] == quick_trainer.checksum(study.network_of(settings[event["trial"]]),
-                                                                   last), f"trial {event['trial']}"
+                trained = settings[event["trial"]] if "trial" in event else {}
+                assert event["checksum"] == quick_trainer.checksum(study.network_of(trained), last), f"trial {event.get('trial')}"

@@ -42,7 +42,7 @@ class KnownTest(SeededTest):
         return done.stdout + done.stderr
 
     def begin(self, name, *words):
-        return self.tuner(name, "--trials", TRIALS, "--confirm", 0, *words)
+        return self.tuner(name, "--trials", TRIALS, "--confirm", 0, "--plain", "no", *words)
 
     def events(self, name, kind=None):
         lines = (self.folder / name / "journal.jsonl").read_text().splitlines()
@@ -61,14 +61,16 @@ class KnownTest(SeededTest):
 
     def test_a_study_made_again_trains_its_winner_alone_and_says_so(self):
         self.begin("first")
-        said = self.begin("again", "--confirm", 2, "--seeds", 2)
+        said = self.begin("again", "--confirm", 2, "--seeds", 2, "--plain", "yes")
         self.assertEqual(self.decided("again"), self.decided("first"))
-        self.assertEqual(self.trained("again"), 4 + 1)  # with other seeds, and the winner's model
+        self.assertEqual(self.trained("again"), 4 + 1 + 1)  # with other seeds, the winner's model, and the plain recipe
+        self.assertIsNotNone(self.events("again", "end")[-1]["comparison"])
         self.assertEqual({event["taken"]["folder"] for event in self.taken("again")}, {str(self.folder / "first")})
         self.assertEqual({event["seconds"] for event in self.taken("again")}, {0.0})
         trial = self.decided("first")["tell"][0]["trial"]
         self.assertRegex(said, rf"trial {trial} \w+ after .*, taken from trial {trial} of {self.folder}/first(; best| \[)")
-        self.assertEqual((self.folder / "again/best.nc").read_bytes(), (self.folder / "first/best.nc").read_bytes())
+        model = f"trials/{self.events('again', 'end')[-1]['best']:04d}/model.nc"
+        self.assertEqual((self.folder / "again" / model).read_bytes(), (self.folder / "first/best.nc").read_bytes())
         # Of three studies the seeds are known, too, and where it came from first is what is said.
         said = self.begin("third", "--confirm", 2, "--seeds", 2)
         self.assertEqual(self.trained("third"), 1)

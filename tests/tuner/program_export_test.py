@@ -30,7 +30,7 @@ import json, pathlib, sys
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.plugins.hparams import metadata, plugin_data_pb2
 found = {}
-for run in sorted(pathlib.Path(sys.argv[1]).glob("*/run")):
+for run in sorted(pathlib.Path(sys.argv[1]).glob("[0-9]*/run")):  # not of the plain recipe
     events = EventAccumulator(str(run), size_guidance={"scalars": 0})
     events.Reload()
     contents = events.SummaryMetadata

@@ -63,7 +63,9 @@ class Same(TunerTest):
     def is_the_same(self, study):
         self.assertEqual(self.decisions(study), self.decisions("calm"))
         self.assertEqual(self.read(f"{study}/best.nc"), self.read("calm/best.nc"))
-        self.assertEqual(self.end_of(study)["confirmed"], self.end_of("calm")["confirmed"])
+        for key in ("confirmed", "kept", "comparison"):
+            self.assertEqual(self.end_of(study)[key], self.end_of("calm")[key])
+        self.assertIsNotNone(self.end_of(study)["comparison"])
 
     def test_four_workers_make_the_same_study(self):
         self.succeed_tuner(*self.command("four", *BASIS, "--workers", 4))

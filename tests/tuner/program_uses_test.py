@@ -36,7 +36,8 @@ class UsesTest(TunerTest):
 
         arguments = ("--trials", 2, "--threads", 1, "--confirm", 1, "--seeds", 2, "--halving", "none")
         self.succeed_tuner(*self.command("parts", *arguments))
-        self.assertEqual(len(seeds("parts")), 4)
+        self.assertEqual(len(seeds("parts")), 5)
+        self.assertIn("plain", seeds("parts"))
         self.assertEqual({part for _, part in seeds("parts").values()}, {12134})
         self.assertEqual(len({seed for seed, _ in seeds("parts").values()}), 3)
         last = 2**64 - 1  # after which comes 0
@@ -44,7 +45,7 @@ class UsesTest(TunerTest):
         network["Training"]["Seed"] = last
         self.write("net.json", json.dumps(network))
         self.succeed_tuner(*self.command("last", *arguments, "--seed", last))
-        self.assertEqual(sorted(seed for seed, _ in seeds("last").values()), [0, 1, last, last])
+        self.assertEqual(sorted(seed for seed, _ in seeds("last").values()), [0, 1, last, last, last])
         self.assertIn("2 trials", self.succeed_tuner("--study", "last", "--status").stdout)
         self.succeed_tuner(*self.command("given", *arguments, handed=("--validation-split", "0.2", "--validation-seed", "5")))
         self.assertEqual({part for _, part in seeds("given").values()}, {5})
@@ -52,7 +53,7 @@ class UsesTest(TunerTest):
         self.assertEqual({part for _, part in seeds("files").values()}, {None})
 
     def test_a_study_of_an_earlier_version_goes_on_as_it_was(self):
-        self.succeed_tuner(*self.command("old", "--trials", 2, "--threads", 1, "--confirm", 0, "--halving", "none"))
+        self.succeed_tuner(*self.command("old", "--trials", 2, "--threads", 1, "--confirm", 0, "--halving", "none", "--plain", "no"))
         identity = json.loads(self.read("old/study.json"))
         del identity["descriptor"]["Training"]["ValidationSeed"]
         self.write("old/study.json", json.dumps(identity))
@@ -70,11 +71,26 @@ class UsesTest(TunerTest):
         self.assertEqual({e["state"] for e in self.decisions("grid")["tell"]}, {"done"})
         self.refuse_tuner(2, ["--sampler grid: Training.Alpha is a Range"], *self.command("no", "--sampler", "grid"))
 
+    def test_a_search_in_which_nothing_matters_keeps_the_plain_recipe(self):
+        self.write("name.json", '{"Parameters": {"Name": {"Names": ["first", "second", "third"]}}}')
+        done = self.succeed_tuner(*self.command("names", "--sampler", "grid", "--threads", 1, "--confirm", 0, "--halving", "none",
+                                                space="name.json"))
+        self.assertRegex(done.stdout, r"\nno difference: ndcg@10 (0\.\d+) of trial \d, \1 of the plain recipe, difference \+0 \(each "
+                                      r"end 95 % sure for the best of 3: \+0 to \+0\), kept the plain recipe\n")
+        self.assertEqual(self.read("names/best.nc"), self.read("names/trials/plain/model.nc"))
+        self.succeed_tuner("--study", "names", "--best", "best.json")
+        self.assertEqual(json.loads(self.read("best.json")), json.loads(self.read("names/study.json"))["descriptor"])
+        self.assertIn("no difference: ndcg@10 ", self.succeed_tuner("--study", "names", "--status").stdout)
+        self.assertIn("No difference: ndcg@10 ", self.path("names/report.html").read_text())
+
     def test_a_loss_is_made_small(self):
         done = self.succeed_tuner(*[x if x != "ndcg@10" else "loss"
                                     for x in self.command("loss", "--trials", 6, "--threads", 1, "--confirm", 0)])
         values = [e["value"] for e in self.decisions("loss")["tell"] if e["state"] == "done"]
         self.assertIn(f"loss {-max(values):.6g}", done.stdout)
+        said = "single examples have no value of loss: the best trial is not compared with the plain recipe\n"
+        self.assertEqual(done.stderr.count(said), 1)
+        self.assertFalse(self.path("loss/trials/plain").exists())
         self.assertTrue(all(value < 0 for value in values))
 
     def test_trials_that_diverge_are_the_worst(self):
@@ -102,6 +118,8 @@ class UsesTest(TunerTest):
         said = self.succeed_tuner(*self.command("dry", "--dry-run")).stdout
         self.assertIn("4 parameters", said)
         self.assertRegex(said, r"corners of the space planned: \d+ fit")
+        self.assertRegex(said, r"\nthe plain recipe, which the best is compared with: [\d.e-]+ planned hours\n$")
+        self.assertNotIn("the plain recipe", self.succeed_tuner(*self.command("dry", "--dry-run", "--plain", "no")).stdout)
         self.assertEqual(sorted(self.folder.iterdir()), before)
 
     def test_what_other_studies_know_is_used_from_the_first_trial(self):

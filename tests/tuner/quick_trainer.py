@@ -57,6 +57,17 @@ def write(path, text):
     os.rename(file.name, path)
 
 
+def examples(network, epochs, count=30):
+    """Values of single examples, of which some are held in common by all trainings."""
+    luck = [_luck({"Training": {}, "Layers": network["Layers"]}, number) for number in range(count)]
+    return [round(value(network, epochs) + one - 0.5, 9) for one in luck]
+
+
+def write_examples(network, epochs, metric, path):
+    with open(path, "w") as file:
+        file.write(f"example\t{metric}\n" + "".join(f"{n}\t{one!r}\n" for n, one in enumerate(examples(network, epochs))))
+
+
 def digest(path):
     with open(path, "rb") as file:
         return hashlib.sha256(file.read()).hexdigest()[:16]
@@ -94,6 +105,8 @@ def train(network, until, words):
             log.flush()
             write("epochs", str(epoch))
     write("model.nc", checksum(network, until))
+    if "--validation-values" in words:
+        write_examples(network, until, words[words.index("--keep-best") + 1], "run/validation_values.tsv")
     record(words, {"checksum": checksum(network, until)})
     return 0
 

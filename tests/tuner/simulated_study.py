@@ -11,6 +11,7 @@ import numpy as np
 
 import tuner_case  # noqa: F401  (where the package is)
 from tuner_case import NETWORK
+from programs import BIN
 from norn.tune import trial
 from norn.tune.coordinator import Coordinator
 from norn.tune.executors import Attempt, Place
@@ -18,7 +19,7 @@ from norn.tune.executors.pool import ENDED, LOST, UNBEGUN
 from norn.tune.facts import TRIES, Facts
 from norn._files import write_json
 from norn.tune.journal import Journal
-from norn.tune.program import Price
+from norn.tune.program import Price, Trainer
 from norn.tune.sampler import Sampler
 from norn.tune.study import ALGORITHM, FORMAT, Study
 
@@ -59,8 +60,17 @@ class Curves:
         fits = hidden["N"] < 1024 or network["Training"]["Batch"] < 256
         return Price(fits, EXAMPLES / self.epoch_seconds(network), 1)
 
-    def command(self, until, seed, threads):
-        return ["train", str(until)]
+    def examples(self, network, epoch):
+        """The value of each example that was held out."""
+        luck = np.random.default_rng([self.seed, 4, epoch])
+        return [self.value(network, epoch) + one for one in luck.uniform(-0.5, 0.5, EXAMPLES // 20)]
+
+    def command(self, until, seed, threads, examples=False):
+        return ["train", str(until), *(["--validation-values"] if examples else [])]
+
+    def compare(self, *asked):
+        """As the real evaluator says it."""
+        return Trainer(BIN / "trainer", [], [], [], "ndcg@20", None, 1).compare(*asked)
 
 
 class Work(NamedTuple):
@@ -71,6 +81,7 @@ class Work(NamedTuple):
     known: int
     until: int
     begun: float
+    examples: bool
     stopped: bool = False
 
 
@@ -94,12 +105,13 @@ class Workers:
         self._begun.add(attempt)
         self.begun += 1
         network = json.loads((attempt.folder / "net.json").read_text())
-        until = json.loads((attempt.folder / trial.ATTEMPT).read_text())["until"]
+        wish = json.loads((attempt.folder / trial.ATTEMPT).read_text())
+        until, examples = wish["until"], "--validation-values" in wish["command"]
         done = attempt.folder / "epochs"
         known = int(done.read_text()) if done.exists() else 0
         self.last_proposal = self.now if known == 0 else self.last_proposal
         seconds = max(until - known, 0) * self.curves.epoch_seconds(network) * self.chance.lognormvariate(0, self.noise)
-        self._entry[attempt] = (self.now + seconds, self.begun, Work(attempt, network, known, until, self.now))
+        self._entry[attempt] = (self.now + seconds, self.begun, Work(attempt, network, known, until, self.now, examples))
         heapq.heappush(self._ends, self._entry[attempt])
 
     def lose(self, chance):
@@ -161,6 +173,10 @@ class Workers:
                  "errors": [], "checksum": checksum}
         (attempt.folder / trial.RESULT).write_text(json.dumps(found))
         (attempt.folder / "model.nc").write_text(checksum)
+        if work.examples and found["code"] == 0:
+            (attempt.folder / "run").mkdir(exist_ok=True)
+            lines = [f"{number}\t{float(one)!r}\n" for number, one in enumerate(self.curves.examples(network, until))]
+            (attempt.folder / "run/validation_values.tsv").write_text("example\tndcg@20\n" + "".join(lines))
 
     def _end(self, attempt):
         path = attempt.folder / trial.RESULT
@@ -193,12 +209,12 @@ def begin(folder: pathlib.Path, sampler="random", clock=8, start=10, seed=1, run
     return Study.open(folder)
 
 
-def run(study, workers, trials, confirm=0):
+def run(study, workers, trials, confirm=0, **budget):
     """To the end, from what stands in the journal; (its decisions by kind, facts)."""
     journal = Journal(study.folder)
     try:
         facts = Facts(journal)
-        facts.note("open", {"budget": {"trials": trials, "epochs": None, "seconds": None, "confirm": confirm, "seeds": 2},
+        facts.note("open", {"budget": {"trials": trials, "epochs": None, "seconds": None, "confirm": confirm, "seeds": 2, **budget},
                             "stage": not facts.stages})
         one = study.identity
         coordinator = Coordinator(study, facts, workers.curves, workers, Sampler(study.space, one["sampler"], one["seed"], one["start"]),

@@ -16,6 +16,7 @@ from unittest import mock
 from killed_study import TRAINER, TUNER, KilledStudy
 from simulated_study import PARAMETERS
 from tuner_case import ROOT, SeededTest
+from programs import BIN
 
 import norn
 
@@ -40,6 +41,8 @@ class StudyTest(SeededTest):
         KilledStudy(self.folder, 1, self.random)  # descriptor, space and data
         (self.folder / "bin").mkdir()
         shutil.copy(TRAINER, self.folder / "bin/trainer")
+        (self.folder / "bin/evaluator").symlink_to(BIN / "evaluator")
+        self.plain = self.random.random() < 0.7
         where = mock.patch.dict(os.environ, NORN_BIN=str(self.folder / "bin"))
         where.start()
         self.addCleanup(where.stop)
@@ -48,12 +51,13 @@ class StudyTest(SeededTest):
                          "seed": self.random.randrange(1000), "trials": self.random.randrange(6, 9), "confirm": 2, "seeds": 1}
 
     def study(self, name, **more):
-        return norn.tune.Study(self.folder / name, self.network, PARAMETERS, self.folder / "train.nc", validation=0.1,
+        return norn.tune.Study(self.folder / name, self.network, PARAMETERS, self.folder / "train.nc", validation=0.1, plain=self.plain,
                                **(self.settings | more))
 
     def by_program(self, name):
         """The same settings, made by the program; the bytes of its best model."""
-        words = [word for key, value in self.settings.items()
+        words = ["--plain", "yes" if self.plain else "no"]
+        words += [word for key, value in self.settings.items()
                  for word in (f"--{key}", ",".join(map(str, value)) if isinstance(value, list) else str(value))]
         subprocess.run([sys.executable, "-B", TUNER, "--study", name, "-c", "net.json", "--space", "space.json", "-i", "train.nc", *words,
                         "--workers", str(self.random.randrange(1, 4)), "--known", "none", "--quiet", "--", "--validation-split", "0.1"],
@@ -67,7 +71,7 @@ class StudyTest(SeededTest):
                        for event in events if event["event"] == kind] for kind in DECISIONS}
 
     def start(self, name, **more):
-        given = self.settings | {"folder": str(self.folder / name), "network": self.network, "space": PARAMETERS,
+        given = self.settings | {"plain": self.plain, "folder": str(self.folder / name), "network": self.network, "space": PARAMETERS,
                                  "data": str(self.folder / "train.nc"),
                                  "validation": 0.1, "known": [], "workers": 2} | more
         return subprocess.Popen([sys.executable, "-B", "-c", PROGRAM.format(python=str(ROOT / "python")), json.dumps(given)],
@@ -109,6 +113,9 @@ class StudyTest(SeededTest):
         self.assertEqual(json.loads((self.folder / "python/best.json").read_text()), best.descriptor)
         self.assertEqual({row["trial"] for row in best.confirmed} & {best.trial}, {best.trial})
         self.assertEqual(study.best, best)
+        self.assertEqual(norn.tune.Study(self.folder / "program").best, best)
+        self.assertEqual((best.comparison is not None, best.kept), (self.plain, best.comparison["kept"] if self.plain else "trial"))
+        self.assertEqual(best.settings == {}, best.kept == "plain")
         self.assertEqual(sum(f" of {len(study.trials)}]" in line for line in said.output), len(study.trials), said.output)
         with open(study.export(), newline="") as file:
             table = list(csv.DictReader(file))

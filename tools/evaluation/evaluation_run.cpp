@@ -6,6 +6,7 @@
 #include "src/base/files.h"
 #include "src/base/text.h"
 #include "src/engine/train/watched_metric.h"
+#include "src/run/validation_values.h"
 #include "tools/common/progress.h"
 #include "tools/common/stop_signals.h"
 
@@ -56,8 +57,12 @@ void EvaluatorOptions::add_to(CommandLine& line) {
   line.option("--compare", "", "FILE", compare,
               "evaluate this model, too, and print how much more it has of each metric, with the "
               "interval and the p value of that");
+  line.option("--compare-runs", "", "FOLDER", runs,
+              "instead of evaluating: two folders of runs with --validation-values, and how much "
+              "more the second has of what both watched")
+      .stands_alone = true;
   line.option("--resamples", "", "N", resampling.resamples,
-              "how often examples are drawn for --interval and --compare");
+              "how often examples are drawn for --interval, --compare and --compare-runs");
   line.option("--seed", "", "N", resampling.seed, "of these draws");
   line.section("Output");
   line.choice("--format", "", {"table", "json"}, format, "of the metrics on stdout");
@@ -78,6 +83,11 @@ void EvaluatorOptions::check(OptionFaults& faults) const {
     faults.fail(
         fmt::format("--per-example and --confusion are both {}; give each a file of its own",
                     confusion_file.string()));
+  if (!runs.empty() && runs.size() != 2)
+    faults.fail(fmt::format("--compare-runs is given {}; name two folders, each behind it",
+                            runs.size() == 1 ? "once" : fmt::format("{} times", runs.size())));
+  if (!runs.empty() && !(model.empty() && data.empty() && compare.empty()))
+    faults.fail("--compare-runs evaluates no model: give it without --model, --data and --compare");
   faults.require_at_least<Index>(1, "--batch", batch);
   if (interval)
     faults.require_range(*interval > 0.0 && *interval < 1.0, "--interval", *interval,
@@ -101,6 +111,8 @@ CommandLine evaluator_command_line(EvaluatorOptions& options) {
                "A classifier: the share that is right, and what is taken for what");
   line.example("evaluator --model model.nc --data test.nc --compare other.nc",
                "Whether another model is better, or chance may have brought the difference");
+  line.example("evaluator --compare-runs runs/first --compare-runs runs/second",
+               "Two trainings on the examples that both held back");
   line.remark(
       "All units are ranked; units that an example's input holds are left out when the input is as "
       "wide as the output. Means are over the examples with held-out units. docs/user/metrics.md "
@@ -215,9 +227,37 @@ void require_files_apart(const EvaluatorOptions& options) {
   require_apart(read, options.confusion_file);
 }
 
+// What two runs that held back the same examples had of them.
+int compare_runs(const EvaluatorOptions& options) {
+  const run::ValidationValues first = run::read_validation_values(options.runs[0]);
+  const run::ValidationValues second = run::read_validation_values(options.runs[1]);
+  if (first.metric.name != second.metric.name)
+    throw UsageError(fmt::format(
+        "--compare-runs: {} watched {} and {} watched {}; compare runs "
+        "that watched the same",
+        options.runs[0].string(), first.metric.name, options.runs[1].string(), second.metric.name));
+  if (first.examples != second.examples)
+    throw UsageError(
+        fmt::format("--compare-runs: {} and {} held back other examples; give both "
+                    "the same --validation-seed, or the same --validation-input",
+                    options.runs[0].string(), options.runs[1].string()));
+  const WatchedMetric& metric = first.metric;
+  Resampling resampling = options.resampling;
+  resampling.level = options.interval.value_or(resampling.level);
+  EvaluationResult result{{}, {}, resampling};
+  result.comparison = {
+      {{metric.metric->name, metric.metric->title, metric.k}},
+      paired_differences(std::span(&first.values, 1), std::span(&second.values, 1), resampling)};
+  const auto examples = Index(first.values.size());
+  print_results(options.format == "json" ? comparison_json(result, examples)
+                                         : comparison_table(result, examples));
+  return 0;
+}
+
 }  // namespace
 
 int run_evaluation(const EvaluatorOptions& options, MpiSession& session) {
+  if (!options.runs.empty()) return session.rank() == 0 ? compare_runs(options) : 0;
   require_files_apart(options);
   run::EvaluateOptions settings = static_cast<const run::EvaluateOptions&>(options);
   settings.confusion = !options.confusion_file.empty();

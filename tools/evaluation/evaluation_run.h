@@ -27,9 +27,10 @@ struct EvaluatorOptions : run::EvaluateOptions {
   std::string format = "table";
   std::filesystem::path per_example;
   std::filesystem::path confusion_file;
-  std::optional<double> interval;  ///< level of the intervals beside the means
-  std::filesystem::path compare;   ///< model to compare with
-  Resampling resampling;           ///< its level is `interval`, where that is given
+  std::optional<double> interval;           ///< level of the intervals beside the means
+  std::filesystem::path compare;            ///< model to compare with
+  std::vector<std::filesystem::path> runs;  ///< folders of two, to compare instead
+  Resampling resampling;                    ///< its level is `interval`, where that is given
   Index batch = 1024;
   RunOptions run;
 
@@ -68,6 +69,9 @@ struct EvaluationResult {
 
 std::string evaluation_table(const EvaluationResult& result);
 std::string evaluation_json(const EvaluationResult& result);
+/// Of two runs, the first of which is the model; `examples` count.
+std::string comparison_table(const EvaluationResult& result, Index examples);
+std::string comparison_json(const EvaluationResult& result, Index examples);
 
 /// A row for each true class and a column for each that examples were taken for, with tabs between
 /// and the classes' labels in front and above; numbers where there are none.

@@ -163,6 +163,17 @@ std::string evaluation_json(const EvaluationResult& result) {
   return value.text();
 }
 
+std::string comparison_table(const EvaluationResult& result, Index examples) {
+  return comparison_table(result).substr(1) +
+         fmt::format("{} examples\n", with_thousands(examples));
+}
+
+std::string comparison_json(const EvaluationResult& result, Index examples) {
+  JsonValue value = JsonValue::object();
+  value.set("examples", examples).set("resampling", drawing_json(result.resampling));
+  return value.set("differences", differences_json(*result.comparison)).text();
+}
+
 std::string confusion_table(const ConfusionMatrix& matrix) {
   std::vector<std::string> labels;
   if (matrix.labels.has_words()) {

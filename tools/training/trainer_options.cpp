@@ -119,6 +119,9 @@ void add_run_options(TrainerOptions& options, CommandLine& line) {
   line.option("--run-dir", "", "FOLDER", options.run_dir,
               "record the run there: log.jsonl with its events, a line each, run.json, enough to "
               "repeat it, and events for TensorBoard; docs/user/run_folder.md");
+  line.toggle("--validation-values", "", options.validation_values,
+              "with --run-dir: write there what each held-out example has of the watched metric by "
+              "the model that is kept, which evaluator --compare-runs reads");
   Option& log_format =
       line.choice("--log-format", "", {"text", "dsstne"}, options.log_format,
                   "the line an epoch on stdout: text, for people; dsstne, which scripts of "

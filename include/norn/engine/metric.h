@@ -284,16 +284,22 @@ struct NdcgOfAll {
 template <typename... Metrics>
 struct MetricList {
   static constexpr std::array<MetricInfo, sizeof...(Metrics)> infos = {Metrics::info...};
-  /// Where a metric stands in the list.
-  template <typename Metric>
-  static constexpr std::size_t place_of() {
-    static_assert((std::is_same_v<Metric, Metrics> || ...), "the metric is not in the list");
-    std::size_t place = 0;
-    bool found = false;
-    ((found = found || std::is_same_v<Metric, Metrics>, place += !found), ...);
-    return place;
-  }
-};
+  /// Whether it is the mean of values of single examples.
+  static constexpr std::array<bool, sizeof...(Metrics)> are_means = {
+      !requires {typename Metrics::Total;
+}...
+};  // namespace norn
+/// Where a metric stands in the list.
+template <typename Metric>
+static constexpr std::size_t place_of() {
+  static_assert((std::is_same_v<Metric, Metrics> || ...), "the metric is not in the list");
+  std::size_t place = 0;
+  bool found = false;
+  ((found = found || std::is_same_v<Metric, Metrics>, place += !found), ...);
+  return place;
+}
+}
+;
 
 using RankingMetricsList =
     MetricList<metric::Recall, metric::Precision, metric::Ndcg, metric::Map, metric::Mrr,
@@ -301,6 +307,7 @@ using RankingMetricsList =
                metric::Auc, metric::Novelty, metric::Diversity, metric::NdcgOfAll>;
 
 inline constexpr std::span<const MetricInfo> kMetrics = RankingMetricsList::infos;
+inline constexpr std::span<const bool> kAreMeans = RankingMetricsList::are_means;
 
 /// The metrics of the examples, for one K.
 struct MetricsAtK {
@@ -325,8 +332,9 @@ struct MetricsAtK {
 /// The names of those that all are told of, as options and logs call them.
 std::vector<std::string> metric_names();
 
-/// Their names, titles, headings, help lines, largest values and directions as a JSON array: what
-/// the page of a run and the schema of logs are made from.
+/// Their names, titles, headings, help lines, largest values, directions and whether they are means
+/// over examples as a JSON array: what the page of a run, the schema of logs and searches are made
+/// from.
 std::string metric_reference_json();
 
 }  // namespace norn

@@ -124,6 +124,7 @@ struct TrainOptions {
   int keep = 3;
   std::filesystem::path checkpoint_name;     ///< empty: checkpoints are named after the model
   std::filesystem::path run_dir;             ///< empty: nothing is recorded
+  bool validation_values = false;            ///< of each held-out example, into `run_dir`
   std::filesystem::path repeat;              ///< run.json of a run to make again; empty: none
   Index verify = 0;                          ///< every Nth step is computed twice; 0: none
   std::string program = "norn";              ///< that trains, for records

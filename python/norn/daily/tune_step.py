@@ -5,7 +5,9 @@ import shutil
 
 from .._files import read_json, write_json
 from ..errors import RegionError
+from ..tune.facts import PLAIN, Training, training_of
 from ..tune.journal import read_events
+from ..tune.plain import PLAIN_RECIPE
 from ..tune.study import ALGORITHM
 from . import plan as planning
 from .budget import hours_of
@@ -66,7 +68,8 @@ def make(work: Work, folder: pathlib.Path) -> tuple[list[str], dict]:
 def _search(work: Work, folder: pathlib.Path) -> None:
     rules, data = work.regions.tune, work.day.made("import")
     asked = inputs(work)
-    words = ["--study", "study", *work.search_words, "--trials", work.region.trials, "--quiet"]
+    # The gate compares what is made of it with the model that serves.
+    words = ["--study", "study", *work.search_words, "--trials", work.region.trials, "--quiet", "--plain", "no"]
     words += ["--threads", work.threads] if work.threads else []
     if asked["hours"]:
         words += ["--gpu-hours", asked["hours"]]
@@ -100,9 +103,11 @@ def _is_alike(work: Work, study: pathlib.Path) -> bool:
 
 
 def _best_of(study: pathlib.Path) -> dict:
-    """The trial that won, its value, and after how many epochs it was at its best: the first of equal ones, as the trainer keeps it."""
+    """The trial that won, its value, and after how many epochs what is kept was at its best: the first of equal ones, as the trainer keeps
+    it."""
     events = read_events(study / "journal.jsonl")[0]
     end = [event for event in events if event["event"] == "end"][-1]
-    values = {int(epoch): value for event in events if event["event"] == "value" and event["trial"] == end["best"] and "seed" not in event
+    kept = PLAIN if end.get("kept") == PLAIN_RECIPE else Training(end["best"])
+    values = {int(epoch): value for event in events if event["event"] == "value" and training_of(event) == kept
               for epoch, value in event["values"].items()}
     return {"trial": end["best"], "value": end["value"], "epochs": max(sorted(values), key=values.get)}

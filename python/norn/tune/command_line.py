@@ -20,6 +20,7 @@ from .facts import STAGE, Facts
 from .journal import Journal, last_opening
 from .known import Known
 from .options import DEFAULT_TRIALS, parser_of
+from .plain import has_examples
 from .repeat import Differs, begin, original_of
 from .sampler import Sampler
 from .study import Study, create, draft
@@ -120,6 +121,8 @@ def _search(study: Study, wish: argparse.Namespace, trainer_path: pathlib.Path, 
             _note_budget(wish, facts, pool)
         else:
             original.note_budgets(facts, _about(pool, wish))
+        if facts.budget.get("plain") and not facts.decided["propose"] and not has_examples(study.objective):
+            voice.say(f"single examples have no value of {study.objective}: the best trial is not compared with the plain recipe")
         one = study.identity
         sampler = Sampler(study.space, one["sampler"], one["seed"], one["start"], prior_of(study))
         coordinator = Coordinator(study, facts, trainer, pool, sampler, wish.hours, pool.threads(wish.threads), voice,
@@ -160,7 +163,7 @@ def _note_budget(wish: argparse.Namespace, facts: Facts, pool: Pool) -> None:
     """What is not given stays as it was. A budget that has been used may be raised, and then counts after the one before."""
     before = facts.budget
     given = {"trials": wish.trials, "epochs": wish.epoch_budget, "seconds": 3600.0 * wish.gpu_hours if wish.gpu_hours else None,
-             "confirm": wish.confirm, "seeds": wish.seeds}
+             "confirm": wish.confirm, "seeds": wish.seeds, "plain": None if wish.plain is None else wish.plain == "yes"}
     names = {"trials": "--trials", "epochs": "--epoch-budget", "seconds": "--gpu-hours (in seconds)"}
     for key, name in names.items():
         if given[key] is not None and before.get(key) is not None and given[key] < before[key]:
@@ -172,6 +175,8 @@ def _note_budget(wish: argparse.Namespace, facts: Facts, pool: Pool) -> None:
         budget["trials"] = DEFAULT_TRIALS
     elif endless and not facts.stages[-1].get("cut", False):
         raise UsageError("the study was begun with --hours alone, and they were not over: give --hours or --trials")
+    if budget["plain"] is None:
+        budget["plain"] = not before  # a study that was begun when there was no comparison has none
     budget.update(confirm=3 if budget["confirm"] is None else budget["confirm"], seeds=budget["seeds"] or 3)
     changed = any(budget[key] != before.get(key) for key in STAGE)
     stage = not facts.stages or changed or (wish.hours is not None and facts.stages[-1].get("cut", False))
@@ -192,6 +197,7 @@ def _dry_run(wish: argparse.Namespace, trainer_path: pathlib.Path, handed: list[
         identity["sources"] = read_sources(wish.sources or [], study)
         prices = check_corners(study, trainer, wish.space)
         write_json(folder / "net.json", identity["descriptor"])
+        plain = trainer.plan(folder / "net.json") if wish.plain != "no" and has_examples(study.objective) else None
         facts, _ = trainer.probe(folder / "net.json", folder / "probe")
     plans = [program.plan_of(price, study.network_of(study.space.settings(row)), facts["examples"]) for row, price in prices]
     hours = [plan.epoch_seconds * plan.epochs / 3600.0 for plan in plans if plan.fits]
@@ -205,4 +211,8 @@ def _dry_run(wish: argparse.Namespace, trainer_path: pathlib.Path, handed: list[
     if hours:
         print(f"{trials} trials: about {trials * sum(hours) / len(hours):.3g} planned hours"
               + (", a third to a half of that with halving" if identity["rungs"] else ""))
+    if plain is not None:
+        own = program.plan_of(plain, study.network, facts["examples"])
+        print("the plain recipe, which the best is compared with: "
+              + (f"{own.epoch_seconds * own.epochs / 3600.0:.3g} planned hours" if own.fits else "does not fit"))
     return 0

@@ -16,7 +16,7 @@ from ..errors import CommunicationError, DataError, DeviceError, DivergenceError
 from . import program, trial
 from .executors import Attempt, FreePlaces, Place
 from .executors.pool import LOST, UNBEGUN, Pool
-from .facts import Facts, Training, best_until
+from .facts import PLAIN, Facts, Training, best_until
 from .finish import Finish
 from .known import Known
 from .sampler import Sampler
@@ -38,7 +38,7 @@ class Coordinator:
         self.threads, self.voice, self.known = threads, voice, known
         self.search = Search(study.rules, self._propose, self._plan, trials=0)
         self._stage = -1
-        self.finish = Finish(study, facts, facts.budget["confirm"], facts.budget["seeds"])
+        self.finish = Finish(study, facts, facts.budget["confirm"], facts.budget["seeds"], facts.budget.get("plain", False))
         self.running: dict[Training, Attempt] = {}
         self._free = FreePlaces(pool.places)
         self._training_of: dict[Attempt, Training] = {}  # of what runs
@@ -100,7 +100,7 @@ class Coordinator:
             raise UsageError(f"{self.study.folder}: {STUCK_AFTER} proposals in a row do not fit into the memory of the planned machine; "
                              f"begin a study with a smaller space, or plan for another --machine")
         self._sweep(len(self._swept_next))
-        return self.finish.conclude(self.search)
+        return self.finish.conclude(self.search, self.trainer, self.voice.warn)
 
     def handle(self, number: int, _frame) -> None:
         """Of a signal: the first asks all trials for a checkpoint; with the second they go on alone, and the next tuner finds them."""
@@ -188,7 +188,10 @@ class Coordinator:
         """Trainings to make that nobody makes yet, and to which epoch, the most urgent first; one for each free place at most."""
         if self.search.done:
             return [one for one in self.finish.wanted(self.search) if one[0] not in self.running]
-        return [(Training(segment.trial), segment.epoch) for segment in self.search.wanted(most=max(1, len(self._free)))]
+        found = [(Training(segment.trial), segment.epoch) for segment in self.search.wanted(most=max(1, len(self._free)))]
+        # Nothing waits for it before the end, so it goes where there is a place to spare.
+        spare = len(found) < len(self._free) and PLAIN not in self.running
+        return found + (self.finish.plain_wanted() if spare else [])
 
     def _missing(self) -> list[tuple[Training, int]]:
         """The same, when all is taken that was made before: what was taken may want more."""
@@ -220,7 +223,7 @@ class Coordinator:
 
     def _key(self, training: Training, epoch: int, made: str | None) -> str | None:
         """Of a training to the end of that epoch by what `made` stands for; None: that is not known."""
-        if self.known is None or made is None:
+        if self.known is None or made is None or training == PLAIN:
             return None
         return self.known.key(training, self.facts.decided["propose"][training.trial]["settings"], epoch, made)
 
@@ -244,14 +247,14 @@ class Coordinator:
         self.running[training] = attempt
         self._training_of[attempt] = training
         self._free.take(attempt.place)
-        if training.seed is None:
+        if training.of_search:
             self.search.take(training.trial)
 
     def _rests(self, attempt: Attempt) -> Training:
         training = self._training_of.pop(attempt)
         del self.running[training]
         self._free.give_back(attempt.place)
-        if training.seed is None:
+        if training.of_search:
             self.search.give_back(training.trial)
         if training in self._useless:
             self._useless.discard(training)
@@ -268,12 +271,15 @@ class Coordinator:
             self._written.discard(training)
         self._mine.add(training)
         if training not in self._written or training in self.facts.lost_in_row:
-            self._write_network(training, self.study.network_of(self.facts.decided["propose"][training.trial]["settings"]))
+            settings = {} if training == PLAIN else self.facts.decided["propose"][training.trial]["settings"]
+            self._write_network(training, self.study.network_of(settings))
+        examples = self.finish.asks_examples(training, epoch, self.search)
         # First: an earlier attempt that comes to its turn only now ends.
         write_json(folder / trial.ATTEMPT, {"attempt": attempt, "until": epoch, **self.pool.members(place),
-                                            "command": self.trainer.command(epoch, training.seed, self.threads)}, indent=None,
+                                            "command": self.trainer.command(epoch, training.seed, self.threads, examples)}, indent=None,
                                             lasting=False)
-        self.facts.note("submit", {**training.members, "attempt": attempt, "until": epoch, "place": place.name})
+        self.facts.note("submit", {**training.members, "attempt": attempt, "until": epoch, "place": place.name,
+                                   **({"examples": True} if examples else {})})
         self._runs(training, self._attempt(training, attempt, place))
         self._waited = SHORTEST_WAIT
         return True
@@ -316,7 +322,7 @@ class Coordinator:
         for attempt, how in ended.items():
             training = self._rests(attempt)
             self._outcome(training, attempt, how)
-            if training.seed is None:
+            if training.of_search:
                 self._feed(training.trial)
         if ended:
             self._waited = SHORTEST_WAIT
@@ -336,7 +342,9 @@ class Coordinator:
         code, seconds = result["code"], result["seconds"]
         values = {int(epoch): self.study.sign * value for epoch, value in result["values"].items()}
         said = "; ".join(error["message"] for error in result["errors"]) or f"exit code {code}"
-        if code == 0:
+        if training == PLAIN and code in (2, 3, DivergenceError.exit_code, DeviceError.exit_code):
+            self._plain_failed(code, said, seconds)
+        elif code == 0:
             self._trained(training, values, result)
         elif code == DivergenceError.exit_code:
             self.facts.note("broken", {**training.members, "state": DIVERGED, "why": said, "seconds": seconds,
@@ -348,6 +356,12 @@ class Coordinator:
             raise error_of(f"trials/{training.folder}: {said}", code)
         else:
             self._lost(training, code, said, seconds, counts=code != Stopped.exit_code)
+
+    def _plain_failed(self, code: int, said: str, seconds: float) -> None:
+        """The search goes on without the comparison."""
+        state = {DivergenceError.exit_code: DIVERGED, DeviceError.exit_code: INFEASIBLE}.get(code, FAILED)
+        self.facts.note("broken", {**PLAIN.members, "state": state, "why": said, "seconds": seconds})
+        self.voice.warn(f"warning: the plain recipe {state} ({said}); the best trial is not compared with it")
 
     def _trained(self, training: Training, values: dict[int, float], result: dict) -> None:
         try:

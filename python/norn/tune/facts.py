@@ -19,22 +19,33 @@ DECISIONS = {"propose": ("trial", "row", "settings"), "plan": ("trial", "fits", 
 
 
 class Training(NamedTuple):
-    """A trial, or one of its trainings with another seed (--confirm)."""
+    """A trial, one of its trainings with another seed (--confirm), or PLAIN."""
 
     trial: int
     seed: int | None = None
 
     @property
+    def of_search(self) -> bool:
+        return self.trial >= 0 and self.seed is None
+
+    @property
     def folder(self) -> str:
+        if self.trial < 0:
+            return "plain"
         return f"{self.trial:04d}" + (f"-seed{self.seed}" if self.seed is not None else "")
 
     @property
-    def members(self) -> dict[str, int]:
+    def members(self) -> dict[str, Any]:
+        if self.trial < 0:
+            return {"plain": True}
         return {"trial": self.trial, **({"seed": self.seed} if self.seed is not None else {})}
 
 
+PLAIN = Training(-1)  # the plain recipe's
+
+
 def training_of(event: dict) -> Training:
-    return Training(event["trial"], event.get("seed"))
+    return PLAIN if event.get("plain") else Training(event["trial"], event.get("seed"))
 
 
 def origin_text(origin: dict[str, Any]) -> str:
@@ -66,6 +77,7 @@ class Facts:
         self.attempts: dict[Training, int] = {}
         self.taken: dict[Training, dict[int, dict]] = {}  # {training: {epoch: where its outcome was taken from}}
         self.trained: dict[Training, int] = {}  # the epoch to which it was last trained here: that of its model, where it has one
+        self.examined: set[Training] = set()    # trained to their end with the values of examples asked for
         self.made: str | None = None            # trial.made_of of the last training
         self.open: dict[Training, dict] = {}    # {training: its submit event}, while nothing has come of it
         self.lost_in_row: dict[Training, int] = {}
@@ -108,10 +120,12 @@ class Facts:
             self._take_outcome(kind, training_of(event), event)
 
     def _take_outcome(self, kind: str, training: Training, event: dict) -> None:
-        self.open.pop(training, None)
+        begun = self.open.pop(training, {})
         self.seconds[training] = self.seconds.get(training, 0.0) + event.get("seconds", 0.0)
         if kind == "value":
             self.lost_in_row.pop(training, None)
+            if begun.get("examples"):
+                self.examined.add(training)
             for epoch, value in event["values"].items():
                 self.values.setdefault(training, {})[int(epoch)] = float(value)
             last = max(map(int, event["values"]), default=0)

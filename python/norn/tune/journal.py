@@ -39,18 +39,25 @@ def _mean(row: Any) -> bool:
         row.get(key, "") is None or _number(row.get(key)) for key in ("mean", "spread"))
 
 
+def _comparison(x: Any) -> bool:
+    return x is None or isinstance(x, dict) and isinstance(x.get("verdict"), str) and isinstance(x.get("kept"), str) and all(
+        _number(x.get(key)) for key in ("value", "plain", "difference", "p", "level", "trials", "examples")) and all(
+            x.get(key, "") is None or _number(x.get(key)) for key in ("low", "high"))
+
+
 # What members of events are, whichever event they stand in.
 _MEMBERS = {
     **dict.fromkeys(("trial", "epoch", "epochs", "attempt", "until", "trials", "among", "better", "best"), _count), "seed": _seed,
     **dict.fromkeys(("epoch_seconds", "seconds"), _number),
-    **dict.fromkeys(("state", "place", "why", "decision", "from", "key", "made"), lambda x: isinstance(x, str)),
+    **dict.fromkeys(("state", "place", "why", "decision", "from", "key", "made", "kept"), lambda x: isinstance(x, str)),
     **dict.fromkeys(("budget", "settings", "taken"), lambda x: isinstance(x, dict)),
     "running": lambda x: isinstance(x, dict) and all(value is None or type(value) is (int if key == "workers" else str)
                                                      for key, value in x.items()),
-    **dict.fromkeys(("fits", "counts"), lambda x: isinstance(x, bool)),
+    **dict.fromkeys(("fits", "counts", "plain", "examples"), lambda x: isinstance(x, bool)),
     "value": lambda x: x is None or _number(x),
     "values": lambda x: isinstance(x, dict) and all(epoch.isdecimal() and _number(value) for epoch, value in x.items()),
     "row": lambda x: isinstance(x, list) and all(_number(place) for place in x),
+    "comparison": _comparison,
     "confirmed": lambda x: isinstance(x, list) and all(_mean(row) for row in x),
 }
 

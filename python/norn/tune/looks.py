@@ -18,7 +18,7 @@ from .outlook import outlook
 from .study import Study
 from .study_page.found import Found
 from .study_page.page import PAGE, write_page
-from .voice import best_of, status
+from .voice import best_settings, status
 
 if TYPE_CHECKING:
     from .._types import Path
@@ -58,10 +58,10 @@ def _look_at(folder: pathlib.Path, wish: argparse.Namespace) -> None:
         if promised is not None:
             print(f"a further trial is expected to raise the best by {promised.gains[0]:.2%}, in {promised.hours:.3g} planned hours")
     if wish.best:
-        best = {"trial": facts.ended["best"]} if facts.ended else best_of(facts)
-        if best is None:
+        settings = best_settings(facts)
+        if settings is None:
             raise DataError(f"{folder}: no trial has come to its end yet; --status says how far they are")
-        write_json(wish.best, study.network_of(facts.decided["propose"][best["trial"]]["settings"]))
+        write_json(wish.best, study.network_of(settings))
     if wish.export:
         print(export(wish.export, study, facts))
 

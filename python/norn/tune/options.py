@@ -115,6 +115,9 @@ def _add_budget(group) -> None:
     add("--confirm", type=_at_least(0), metavar="N",
         help="in the end the best N are trained with other seeds, and the best mean wins; 0: none [3]")
     add("--seeds", type=_at_least(1), metavar="N", help="other seeds of each [3]")
+    add("--plain", choices=("yes", "no"),
+        help="train the descriptor as it is, too, and keep the best trial only where it is better on the held-out examples than chance "
+             "would have it [yes; no in studies of earlier versions]")
 
 
 def _add_running(group) -> None:

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from .._files import read_json
 from ..errors import Error, UsageError, error_of
+from ..programs import path_of
 from . import descriptor
 from .search import Plan
 from .trial import errors_of, made_of
@@ -89,27 +90,28 @@ class Trainer:
         self.program, self.objective, self.machine, self.ranks, self.options = program, objective, machine, ranks, options
         self.data = [word for file in inputs for word in ("-i", file)] + [word for file in outputs for word in ("-o", file)]
 
-    def _say(self, words: list[str], folder: pathlib.Path) -> str:
-        command = [str(self.program), *words, "--errors", "json"]
+    def _say(self, words: list[str], folder: pathlib.Path, program: pathlib.Path | None = None) -> str:
+        program = program or self.program
+        command = [str(program), *words, "--errors", "json"]
         try:
             done = subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
         except OSError as error:
-            raise UsageError(f"{self.program}: cannot be run: {error.strerror}; give --trainer") from error
+            raise UsageError(f"{program}: cannot be run: {error.strerror}; give --trainer") from error
         if done.returncode != 0:
             errors = next((_errors_of(line) for line in done.stderr.splitlines() if line.startswith("{")), [])
             said = "; ".join(_told(error) for error in errors) or (done.stderr.strip().splitlines() or [_end(done.returncode)])[-1]
             raise Failed(done.returncode if done.returncode > 0 else 128 - done.returncode, errors, said)
         return done.stdout
 
-    def _object(self, words: list[str], folder: pathlib.Path, needs: str) -> dict:
+    def _object(self, words: list[str], folder: pathlib.Path, needs: str, program: pathlib.Path | None = None) -> dict:
         """JSON that it says."""
-        said = self._say(words, folder)
+        said = self._say(words, folder, program)
         try:
             found = json.loads(said)
         except (ValueError, RecursionError):
             found = None
         if not isinstance(found, dict) or needs not in found:
-            raise UsageError(f"{self.program}: said {json.dumps(said[:60])}, where an object with \"{needs}\" was expected; "
+            raise UsageError(f"{program or self.program}: said {json.dumps(said[:60])}, where an object with \"{needs}\" was expected; "
                              f"give a --trainer of this version that prints nothing else")
         return found
 
@@ -152,12 +154,24 @@ class Trainer:
             found[key] = [{"name": one["name"], "checksum": one["checksum"]} for one in record[key]]
         return found, made_of(record)
 
-    def command(self, until: int, seed: int | None, threads: int) -> list[str]:
-        """That trains a trial to the end of that epoch, in its folder, going on from what stands there."""
+    def compare(self, first: pathlib.Path, second: pathlib.Path, level: float, resamples: int) -> dict:
+        """What the evaluator says of two folders of runs."""
+        beside = self.program.with_name("evaluator")
+        evaluator = beside if beside.is_file() else path_of("evaluator")
+        words = ["--compare-runs", str(first), "--compare-runs", str(second), f"--interval={level!r}", "--resamples", str(resamples),
+                 "--format", "json"]
+        try:
+            return self._object(words, first.parent, "differences", evaluator)
+        except Failed as failed:
+            raise failed.as_error() from failed
+
+    def command(self, until: int, seed: int | None, threads: int, examples: bool = False) -> list[str]:
+        """That trains a trial to the end of that epoch, in its folder, going on from what stands there; `examples`: and writes the value
+        of each that was held out."""
         return [str(self.program), "-c", "net.json", *self.data, "-n", "model.nc", "--run-dir", "run", "--resume", "--last-epoch",
                 str(until),
                 "--keep", "1", *self._watched(), *(["--seed", str(seed)] if seed is not None else []),
-                *(["--threads", str(threads)] if threads else []), "--errors", "json"]
+                *(["--threads", str(threads)] if threads else []), *(["--validation-values"] if examples else []), "--errors", "json"]
 
 
 def _told(error: dict) -> str:

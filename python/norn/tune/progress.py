@@ -95,7 +95,7 @@ def seconds_left(coordinator) -> float | None:
     spent = sum(facts.seconds.get(Training(event["trial"]), 0.0) for event in facts.decided["tell"])
     if not spent:
         return None
-    begun = sum(took for training, took in facts.seconds.items() if training.seed is None)
+    begun = sum(took for training, took in facts.seconds.items() if training.of_search)
     ended, places = len(facts.decided["tell"]), max(1, len(coordinator.pool.places))
     ends = [] if search.done else [max(0.0, spent * share - begun) / places for share in _shares(search, ended)]
     if coordinator.deadline is not None and not search.done:

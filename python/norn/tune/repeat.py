@@ -15,7 +15,7 @@ from .sampler import REPEATABLE
 from .study import Study, write_identity
 from .voice import Voice
 
-BUDGET = ("trials", "epoch_budget", "gpu_hours", "hours", "confirm", "seeds")
+BUDGET = ("trials", "epoch_budget", "gpu_hours", "hours", "confirm", "seeds", "plain")
 FIXED = ("config", "space", "objective", "epochs", "sampler", "start", "halving", "rungs", "clock", "seed", "ranks", "sources", "machine",
          *BUDGET)
 CAUSES = {"propose": "from the same results: the processor, numpy, scipy or the tuner is another",
@@ -48,7 +48,7 @@ class Original:
 
     def note_budgets(self, facts: Facts, about: dict[str, Any]) -> None:
         """The same ones in the same order. What --hours cut short counts as so many trials."""
-        last = {key: self.facts.budget[key] for key in ("confirm", "seeds")}
+        last = {"plain": False, **{key: self.facts.budget[key] for key in ("confirm", "seeds", "plain") if key in self.facts.budget}}
         for stage in self.facts.stages[len(facts.stages):]:
             facts.note("open", {"budget": {**{key: stage.get(key) for key in STAGE}, **last}, "stage": True, **about})
         facts.note("open", {"budget": facts.budget, "stage": False, **about})
@@ -67,9 +67,10 @@ class Original:
 
     def conclude(self, result: dict[str, Any], folder: pathlib.Path) -> str:
         """Compares what came of both; says that they are the same."""
-        for key in ("best", "value", "confirmed"):
-            if result[key] != self.facts.ended[key]:
-                raise Differs(f"{folder}: {key} is {_text(result[key])}, and {_text(self.facts.ended[key])} in {self.folder}; "
+        for key in ("best", "value", "confirmed", "kept", "comparison"):
+            before = self.facts.ended.get(key, "trial" if key == "kept" else None)  # of a study that was made before there was a comparison
+            if result[key] != before:
+                raise Differs(f"{folder}: {key} is {_text(result[key])}, and {_text(before)} in {self.folder}; "
                               f"{CAUSES['tell']}")
         model = self.folder / "best.nc"
         if not model.exists():

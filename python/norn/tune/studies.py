@@ -18,7 +18,7 @@ from . import looks
 from .export import export
 from .export.table import records
 from .facts import Facts
-from .voice import best_of, status
+from .voice import best_of, best_settings, status
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -36,13 +36,18 @@ _NAMES = {"study": "folder", "config": "network", "input": "data", "from": "sour
 
 @dataclasses.dataclass(frozen=True)
 class Best:
-    """The best trial of a study, or the best so far.
+    """What a study has come to: its best trial or, where that is no better than chance would have it, the plain recipe. Of one that has not
+    ended the best so far.
 
-    trial: its number.
+    trial: the number of the best trial.
     value: of the objective, in the search.
-    settings: what the space was searched for, by path.
-    descriptor: the whole network's.
+    settings: of what is kept: what the space was searched for, by path; of the plain recipe none.
+    descriptor: the whole network's that is kept.
     confirmed: of the best trials `trial`, `value`, and `mean`, `spread` and `values` with other seeds; empty before the study has ended.
+    kept: "trial" or "plain".
+    comparison: of the best trial with the plain recipe `verdict` ("trial", "plain" or "no difference": what is better), `value` and
+        `plain` (means over the held-out `examples`), `difference`, `low` and `high`, between which it is, each as sure as `level` says
+        for the best of so many `trials`, and `p`, how often chance alone brings as much; None where nothing was compared.
     """
 
     trial: int
@@ -50,6 +55,8 @@ class Best:
     settings: dict[str, object]
     descriptor: dict[str, object]
     confirmed: list[dict[str, object]]
+    kept: str = "trial"
+    comparison: dict[str, object] | None = None
 
 
 class Study:
@@ -74,6 +81,8 @@ class Study:
     sampler, seed, start, halving, rungs, clock, ranks: of the search, as the program has them. halving=0: every trial is trained to its
         end.
     confirm, seeds: in the end so many of the best are trained with so many other seeds.
+    plain: the network is trained as it is, too, and the best trial kept only where it is better than that by more than chance (True, where
+        examples have a value of the objective).
     sources: folders of studies that it may know.
     known: folders of studies whose trainings are taken where they are the same, or () for none; None: the folder that `folder` stands in.
     machine: the description of the machine that is planned for.
@@ -89,7 +98,8 @@ class Study:
                  executor: str | None = None, executor_settings: Mapping[str, object] | Path | None = None, epochs: int | None = None,
                  objective: str | None = None, sampler: str | None = None, seed: int | None = None, start: int | None = None,
                  halving: int | None = None, rungs: Sequence[int] | None = None, clock: int | None = None, ranks: int | None = None,
-                 confirm: int | None = None, seeds: int | None = None, sources: Sequence[Path] = (), known: Sequence[Path] | None = None,
+                 confirm: int | None = None, seeds: int | None = None, plain: bool | None = None, sources: Sequence[Path] = (),
+                 known: Sequence[Path] | None = None,
                  machine: Path | None = None, device: str | None = None, precision: str | None = None,
                  **settings: Unpack[TrialSettings]) -> None:
         self.folder = pathlib.Path(os.path.abspath(_words.path_of("folder", folder)))
@@ -106,7 +116,7 @@ class Study:
             "workers": workers, "threads": threads, "executor": executor, "epochs": epochs, "objective": objective, "sampler": sampler,
             "seed": seed,
             "start": start, "halving": "none" if halving == 0 else halving, "clock": clock, "ranks": ranks, "confirm": confirm,
-            "seeds": seeds,
+            "seeds": seeds, "plain": None if plain is None else "yes" if plain else "no",
             "machine": machine, "gpus": gpus if gpus is None or isinstance(gpus, str) else ",".join(map(str, gpus)),
             "rungs": None if rungs is None else ",".join(map(str, rungs)) or "none"}
         self._repeated = [("from", one) for one in sources] + [("known", one) for one in (known or (["none"] if known is not None else []))]
@@ -138,15 +148,18 @@ class Study:
 
     @property
     def best(self) -> Best | None:
-        """The best trial, of a study that runs or was stopped the best so far; None before one has come to its end."""
+        """What has been found, of a study that runs or was stopped so far; None before a trial has come to its end."""
         study, facts = self._look()
         found = facts.ended or best_of(facts)
         if found is None:
             return None
         trial = found["best"] if facts.ended else found["trial"]
-        settings = facts.decided["propose"][trial]["settings"]
+        settings = best_settings(facts)
+        assert settings is not None
         value = found["value"] if facts.ended else study.sign * found["value"]
-        return Best(trial, value, settings, study.network_of(settings), facts.ended["confirmed"] if facts.ended else [])
+        ended = facts.ended or {}
+        return Best(trial, value, settings, study.network_of(settings), ended.get("confirmed", []), ended.get("kept", "trial"),
+                    ended.get("comparison"))
 
     @property
     def trials(self) -> list[dict[str, object]]:
@@ -155,7 +168,7 @@ class Study:
         return records(*self._look())
 
     def best_model(self) -> Recommender:
-        """The model of the best trial. Raises DataError where the study has not ended."""
+        """The model that is kept: of the best trial, or of the plain recipe. Raises DataError where the study has not ended."""
         from ..loading import load
 
         path = self.folder / "best.nc"

@@ -41,6 +41,10 @@ def _most_epochs(network: dict, space: Space) -> int:
     for one in space.dimensions:
         if one.path.casefold() == "training.epochs":
             return int(max(one.value(place) for place in one.ends()))
+    return _epochs_of(network)
+
+
+def _epochs_of(network: dict) -> int:
     return int(descriptor.get(descriptor.get(network, "Training", {}), "Epochs"))
 
 
@@ -96,6 +100,11 @@ class Study:
     def trainer(self, program: pathlib.Path) -> Trainer:
         one = self.identity
         return Trainer(program, one["inputs"], one["outputs"], one["options"], self.objective, one["machine"], one["ranks"])
+
+    @property
+    def epochs(self) -> int:
+        """Of the plain recipe."""
+        return _epochs_of(self.network)
 
     def trial_folder(self, name: str) -> pathlib.Path:
         return self._trials / name

@@ -3,7 +3,8 @@
 from typing import Any
 
 from .borders import at_the_end
-from .facts import Facts, Training, origin_text
+from .facts import PLAIN, Facts, Training, origin_text
+from .plain import PLAIN_RECIPE, text_of
 from .progress import Line, progress
 from .search import DONE
 from .study import Study
@@ -72,7 +73,8 @@ class Voice:
         self.say(f"trial {training.trial} with seed {training.seed} taken from {origin_text(origin)}")
 
     def lost(self, training: Training, why: str, again: bool) -> None:
-        self.warn(f"warning: trial {training.folder} was lost ({why}); " + ("it begins again where its checkpoint stands" if again
+        what = "the plain recipe" if training == PLAIN else f"trial {training.folder}"
+        self.warn(f"warning: {what} was lost ({why}); " + ("it begins again where its checkpoint stands" if again
                   else "it was lost too often and counts as failed"))
 
 
@@ -90,6 +92,7 @@ def status(study: Study, facts: Facts) -> str:
         shown = "" if value is None else f"{study.shown(value):.6g}"
         taken = taken_text(facts, end) if end else ""
         lines.append(f"{event['trial']:>5}  {state:<10} {epochs:>6}  {shown:>12}  {settings_text(event['settings'])}{taken}")
+    lines += _plain_line(study, facts)
     best = best_of(facts)
     if best is not None:
         lines.append(f"best so far: trial {best['trial']}, {study.objective} {study.shown(best['value']):.6g}")
@@ -98,21 +101,38 @@ def status(study: Study, facts: Facts) -> str:
     lines.append(f"{sum(facts.seconds.values()) / 3600.0:.3g} hours of training, {sum(e['epochs'] for e in told.values())} epochs")
     if facts.ended:
         lines.append(f"ended: the best is trial {facts.ended['best']}")
+        lines += _compared(study, facts.ended)
         lines += [_confirmed(row) for row in facts.ended["confirmed"] if row["mean"] is not None]
     return "\n".join(lines)
 
 
+def _plain_line(study: Study, facts: Facts) -> list[str]:
+    """Of the plain recipe in the table of the trials, where it is trained."""
+    if PLAIN not in facts.attempts:
+        return []
+    value = facts.best_value(PLAIN, study.epochs)
+    state = facts.broken.get(PLAIN) or ("running" if PLAIN in facts.open else DONE if value is not None else "waiting")
+    shown = "" if value is None else f"{study.shown(value):.6g}"
+    return [f"{'plain':>5}  {state:<10} {max(facts.values.get(PLAIN, {}), default=0):>6}  {shown:>12}  the descriptor as it is"]
+
+
+def _compared(study: Study, result: dict[str, Any]) -> list[str]:
+    one = result.get("comparison")
+    return [text_of(study.objective, result["best"], one)] if one else []
+
+
 def result_text(study: Study, facts: Facts, result: dict[str, Any]) -> str:
     """What came of a study that has ended."""
-    lines = [f"best: trial {result['best']}, {study.objective} {result['value']:.6g}"]
+    lines = [f"best: trial {result['best']}, {study.objective} {result['value']:.6g}", *_compared(study, result)]
     lines += [_confirmed(row) for row in result["confirmed"] if row["mean"] is not None]
     edges = {border.path: border for border in at_the_end(study, facts, result["best"])}
     lines += [f"  {path}: {value_text(value)}" + (f"   (the end of its range; wider: {edges[path].wider})" if path in edges else "")
-              for path, value in result["settings"].items()]
+              for path, value in facts.decided["propose"][result["best"]]["settings"].items()]
     if edges:
         lines.append(f"beyond the end of a range may be better ones: widen it in a space of its own, and --from {study.folder} lets that "
                      "study know this one")
-    lines.append(f"descriptor {study.folder}/best.json, model {study.folder}/best.nc")
+    of = " of the plain recipe" if result.get("kept") == PLAIN_RECIPE else ""
+    lines.append(f"descriptor {study.folder}/best.json, model {study.folder}/best.nc{of}")
     return "\n".join(lines)
 
 
@@ -125,6 +145,14 @@ def taken_text(facts: Facts, event: dict) -> str:
     """Behind a trial's end, where it was not trained for it."""
     origin = facts.origin(Training(event["trial"]), event["epochs"])
     return "" if origin is None else f", taken from {origin_text(origin)}"
+
+
+def best_settings(facts: Facts) -> dict[str, Any] | None:
+    """Of what is kept, or of the best so far; None before a trial has come to its end."""
+    if facts.ended and facts.ended.get("kept") == PLAIN_RECIPE:
+        return {}
+    best = {"trial": facts.ended["best"]} if facts.ended else best_of(facts)
+    return None if best is None else facts.decided["propose"][best["trial"]]["settings"]
 
 
 def best_of(facts: Facts) -> dict | None:

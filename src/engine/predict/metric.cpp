@@ -30,13 +30,15 @@ std::vector<std::string> metric_names() {
 
 std::string metric_reference_json() {
   JsonValue list = JsonValue::array();
-  for (const MetricInfo& metric : kMetrics) {
+  for (std::size_t i = 0; i < kMetrics.size(); ++i) {
+    const MetricInfo& metric = kMetrics[i];
     if (metric.use != MetricUse::always) continue;
     JsonValue one = JsonValue::object();
     one.set("name", std::string(metric.name)).set("title", std::string(metric.title));
     one.set("chart", std::string(metric.chart.empty() ? metric.title : metric.chart));
     one.set("better", metric.better == Better::larger ? "larger" : "smaller");
-    list.push(one.set("most", metric.most).set("help", std::string(metric.help)));
+    one.set("most", metric.most).set("mean", kAreMeans[i]);
+    list.push(one.set("help", std::string(metric.help)));
   }
   return list.text();
 }

@@ -15,7 +15,7 @@ double WatchedMetric::value_of(const std::vector<MetricsAtK>& metrics, double co
   const auto found =
       std::find_if(metrics.begin(), metrics.end(), [this](const auto& at) { return at.k == k; });
   require(found != metrics.end(), "WatchedMetric: the validation does not hold its K");
-  return found->values[std::size_t(metric - kMetrics.data())];
+  return found->values[place()];
 }
 
 bool WatchedMetric::is_better(double value, double than, double min_delta) const {

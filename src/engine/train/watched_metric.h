@@ -16,6 +16,10 @@ struct WatchedMetric {
   Index k = 0;
 
   bool is_loss() const { return metric == nullptr; }
+  /// Whether single examples have a value of it.
+  bool has_examples() const { return metric && kAreMeans[place()]; }
+  /// Of the metric in kMetrics.
+  std::size_t place() const { return std::size_t(metric - kMetrics.data()); }
   /// Of a validation, whose metrics hold K.
   double value_of(const std::vector<MetricsAtK>& metrics, double cost) const;
   /// Whether a value is better than another by more than `min_delta`.

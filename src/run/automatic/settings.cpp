@@ -131,6 +131,7 @@ TrainOptions candidate_options(const TrainOptions& options, const NetworkDescrip
   part.same_run = part.other_data = part.force = false;
   part.checkpoint_name.clear();
   part.run_dir.clear();
+  part.validation_values = false;
   part.recorder = nullptr;
   // What is of no use to whoever waits for the whole.
   part.log = Log([all = options.log](LogLevel level, const std::string& message) {

@@ -192,7 +192,7 @@ class Found:
                 continue
             row = rows.setdefault(kind, {"what": kind[0], "code": kind[1], "count": 0, "trials": [], "said": ""})
             row["count"] += 1
-            row["trials"].append(event["trial"])
+            row["trials"].append(event.get("trial", "plain"))
             row["said"] = event.get("why", row["said"])
         return sorted(rows.values(), key=lambda row: -row["count"])
 
@@ -215,8 +215,8 @@ class Found:
 
     @staticmethod
     def _bar(start: dict, end: float, how: str, clock: "Clock") -> dict:
-        return {"place": start["place"], "from": clock.at(start["n"]), "to": end, "trial": start["trial"], "seed": start.get("seed"),
-                "until": start["until"], "how": how}
+        return {"place": start["place"], "from": clock.at(start["n"]), "to": end, "trial": start.get("trial", "plain"),
+                "seed": start.get("seed"), "until": start["until"], "how": how}
 
 
 class Clock:

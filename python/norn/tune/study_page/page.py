@@ -9,6 +9,7 @@ from ..._files import write_whole
 from ...report.drawing import seconds
 from ...report.page import SCRIPTS, STYLES, THEME_BUTTON, escaped, grid, number, tile, whole_page
 from ..facts import origin_text
+from ..plain import TRIAL, text_of
 from ..search import DONE, HALVED
 from ..space import Space
 from ..voice import value_text
@@ -58,7 +59,7 @@ def by_importance(space: Space, importances: list[float]) -> list[int]:
 
 def section(found: Found, place: int, several: bool, charts: list[list[dict]], importances: list[float], order: list[int]) -> str:
     best, curves, slices = charts
-    body = [tiles(found), warnings(found)]
+    body = [tiles(found), verdict(found), warnings(found)]
     if best:
         body.append(part("Best so far", "three", best) + band_note(found))
     body += [f"<h2>Parameters</h2>{parameters(found, importances, order)}", parallel(place, found), part("Slices", "small", slices),
@@ -88,6 +89,17 @@ def tiles(found: Found) -> str:
     parts.append(tile(sum(one.epochs for one in found.ended), "epochs"))
     parts.append(tile(seconds(spent) if (spent := sum(found.facts.seconds.values())) else "0 s", "of training"))
     return f'<div class="tiles">{"".join(parts)}</div>'
+
+
+def verdict(found: Found) -> str:
+    """Of the best trial beside the plain recipe."""
+    one = found.facts.ended and found.facts.ended.get("comparison")
+    if not one:
+        return ""
+    text = text_of(found.objective, found.facts.ended["best"], one)
+    return (f'<div class="card wide{"" if one["kept"] == TRIAL else " warning"}" id="verdict"><h3>Beside the plain recipe</h3>'
+            f"<p>{escaped(text[0].upper() + text[1:])}.</p><p class=\"note\">Over the {one['examples']:,} held-out examples that have "
+            "targets, by a bootstrap of pairs.</p></div>")
 
 
 def warnings(found: Found) -> str:
@@ -215,7 +227,8 @@ def parallel_row(found: Found, one: Shown, order: list[int]) -> dict[str, Any]:
 
 def bar_text(bar: dict) -> str:
     seed = f", seed {bar['seed']}" if bar["seed"] is not None else ""
-    return f"trial {bar['trial']}{seed} to epoch {bar['until']}: {bar['how']}"
+    what = "the plain recipe" if bar["trial"] == "plain" else f"trial {bar['trial']}"
+    return f"{what}{seed} to epoch {bar['until']}: {bar['how']}"
 
 
 def idle(places: list[str], bars: list[dict]) -> list[float]:
@@ -265,8 +278,9 @@ def failures(found: Found) -> str:
     if not rows:
         return ""
     lines = [f'<tr><td>{escaped(row["what"])}</td><td>{row["code"]}</td><td class="number">{row["count"]:,}</td>'
-             f'<td>{escaped(", ".join(map(str, sorted(set(row["trials"]))[:12])))}{" …" if len(set(row["trials"])) > 12 else ""}</td>'
-             f'<td>{escaped(row["said"])}</td></tr>' for row in rows]
+             f'<td>{escaped(", ".join(map(str, which[:12])))}{" …" if len(which) > 12 else ""}</td>'
+             f'<td>{escaped(row["said"])}</td></tr>'
+             for row in rows for which in [sorted(set(row["trials"]), key=lambda one: (one == "plain", one))]]
     return ('<h2>What went wrong</h2><div class="card wide"><table id="failures"><tr><th>what</th><th>exit code</th><th '
             'class="number">times</th>'
             f'<th>trials</th><th>what was said last</th></tr>{"".join(lines)}</table></div>')
