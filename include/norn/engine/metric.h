@@ -280,26 +280,28 @@ struct NdcgOfAll {
 
 }  // namespace metric
 
+/// Metrics that single examples have no value of: they say what their Total is of.
+template <typename Metric>
+concept IsOfAllExamples = requires {
+  typename Metric::Total;
+};
+
 /// Metrics in the order in which they are told of.
 template <typename... Metrics>
 struct MetricList {
   static constexpr std::array<MetricInfo, sizeof...(Metrics)> infos = {Metrics::info...};
   /// Whether it is the mean of values of single examples.
-  static constexpr std::array<bool, sizeof...(Metrics)> are_means = {
-      !requires {typename Metrics::Total;
-}...
-};  // namespace norn
-/// Where a metric stands in the list.
-template <typename Metric>
-static constexpr std::size_t place_of() {
-  static_assert((std::is_same_v<Metric, Metrics> || ...), "the metric is not in the list");
-  std::size_t place = 0;
-  bool found = false;
-  ((found = found || std::is_same_v<Metric, Metrics>, place += !found), ...);
-  return place;
-}
-}
-;
+  static constexpr std::array<bool, sizeof...(Metrics)> are_means = {!IsOfAllExamples<Metrics>...};
+  /// Where a metric stands in the list.
+  template <typename Metric>
+  static constexpr std::size_t place_of() {
+    static_assert((std::is_same_v<Metric, Metrics> || ...), "the metric is not in the list");
+    std::size_t place = 0;
+    bool found = false;
+    ((found = found || std::is_same_v<Metric, Metrics>, place += !found), ...);
+    return place;
+  }
+};
 
 using RankingMetricsList =
     MetricList<metric::Recall, metric::Precision, metric::Ndcg, metric::Map, metric::Mrr,
