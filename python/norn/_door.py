@@ -13,8 +13,7 @@ HERE = {
 }
 # Of settings that the programs alone have.
 PROGRAMS = ("data_memory", "data_on_gpu", "libsvm_labels", "merge_features", "missing_examples", "repeated_examples", "samples",
-            "separate_targets",
-            "target_features", "target_type")
+            "separate_targets", "target_features", "target_type", "type", "validation_values", "value_column")
 
 
 def in_python(message: str) -> str:
