@@ -222,7 +222,7 @@ def _require_same_examples(labels: Mapping[str, Any]) -> None:
     given = [(which, words) for which, words in labels.items() if words is not None]
     for which, words in given[1:]:
         first, of_first = given[0]
-        if words is of_first or len(words) != len(of_first):
+        if len(words) != len(of_first) or words == of_first:
             continue
         row = next((row for row, (one, other) in enumerate(zip(of_first, words)) if one != other), None)
         if row is not None:
