@@ -131,14 +131,17 @@ def _features_of(item: Any, of_item: Any, argument: str) -> list[tuple[Any, floa
         raise UsageError(f"`{argument}`: of \"{item}\" expected a list of features, or a dictionary from them to numbers, not "
                          f"{of_item!r}")
     if not isinstance(of_item, Mapping):
-        return [(feature, 1.0) for feature in dict.fromkeys(of_item)]  # a set, in this order
+        return [(feature, 1.0) for feature in {(_is_missing(one), str(one)): one for one in of_item}.values()]  # 1 and "1" are one
     found = []
     for feature, value in of_item.items():
         try:
-            found.append((feature, float(value)))
+            number = float(value)
         except (TypeError, ValueError, OverflowError):
-            raise UsageError(f"`{argument}`: of \"{item}\" the feature \"{feature}\" has {value!r:.60}, expected a number; a word is a "
-                             "feature of its own, in a list of them") from None
+            number = np.nan
+        if not np.isfinite(number):
+            raise UsageError(f"`{argument}`: of \"{item}\" the feature \"{feature}\" has {value!r:.60}, expected a finite number; a word "
+                             "is a feature of its own, in a list of them")
+        found.append((feature, number))
     return found
 
 

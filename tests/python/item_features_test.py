@@ -104,9 +104,10 @@ def test_features_are_no_setting(shop):
 
 
 def test_a_list_of_features_is_a_set_without_what_is_missing(shop, draw, caplog):
-    clean = {item: [f"group {shop.group_of[item]}", "item"] for item in range(shop.items)}
+    clean = {item: [f"group {shop.group_of[item]}", "item", 1] for item in range(shop.items)}
     missing = [None, float("nan"), np.float32("nan"), pandas.NA, pandas.NaT]
-    spoilt = {item: [*words, *words[:int(draw.integers(2))], missing[int(draw.integers(len(missing)))]] for item, words in clean.items()}
+    spoilt = {item: [*words, "1", *words[:int(draw.integers(2))], missing[int(draw.integers(len(missing)))]]
+              for item, words in clean.items()}
     with caplog.at_level(logging.WARNING, "norn"):
         one, other = (recommender(epochs=1).fit(shop.users, item_features=given).network_.parameters for given in (clean, spoilt))
     assert all((one[name] == other[name]).all() for name in one)
@@ -120,7 +121,8 @@ def test_a_list_of_features_is_a_set_without_what_is_missing(shop, draw, caplog)
     (lambda shop: {0: "one"}, "expected a list of features"),
     (lambda shop: [1, 2], "expected a matrix"),
     (lambda shop: {0: {"kind": "a"}},
-     "of \"0\" the feature \"kind\" has 'a', expected a number; a word is a feature of its own, in a list"),
+     "of \"0\" the feature \"kind\" has 'a', expected a finite number; a word is a feature of its own, in a list"),
+    (lambda shop: {0: {"price": float("nan")}}, "of \"0\" the feature \"price\" has nan, expected a finite number"),
     (lambda shop: pandas.DataFrame(shop.features.toarray()),
      "`item_features`: rows of a table of type DataFrame say nothing of the items that they are of; give a dictionary from items"),
 ])
