@@ -41,15 +41,19 @@ class LocalTest(executors_body.ExecutorTest):
         os.kill(waiting[0], signal.SIGKILL)
         self.held.release()
 
-    def two_ranks(self, study, **more):
-        return self.start(study, "--gpus", "0,1", "--ranks", 2, "--sampler", "grid", "--halving", "none", "--space", "six.json", **more)
+    def seven(self, study, *where):
+        """The six, and the plain recipe: which is best is the draw's."""
+        return self.start(study, *where, "--sampler", "grid", "--halving", "none", "--space", "six.json")
+
+    def two_ranks(self, study):
+        return self.seven(study, "--gpus", "0,1", "--ranks", 2)
 
     def test_a_trial_on_two_gpus_has_the_same_model(self):
         self.mpi()
         self.end(self.two_ranks("two"))
         self.assertEqual({line.split()[2] for line in self.said() if line.startswith("begin")}, {"0,1"})
         self.assertEqual(len([line for line in self.said() if line.startswith("begin")]), 14)  # each rank of seven saw both
-        self.end(self.six("one", "--workers", 2))
+        self.end(self.seven("one", "--workers", 2))
         self.assertEqual(self.read("two/best.nc"), self.read("one/best.nc"))
         self.refuse_tuner(2, ["--ranks 1: the study", "was begun with 2"], "--study", "two", "--ranks", 1)
 
