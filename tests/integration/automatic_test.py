@@ -33,8 +33,9 @@ class Automatic(ProgramTest):
         examples, width = self.random.randint(60, 400), self.random.randint(30, 180)
         rows = random_rows(self.random, examples, width, groups=self.random.randint(2, 9))
         self.write_rows("own.nc", width, rows)
-        self.settings = ["--epochs", self.random.randint(4, 12), "--budget", self.random.choice((3.5, 5, 6)),
-                         "--seed", self.random.randrange(1000)]
+        self.seed = self.random.randrange(1000)
+        self.lengths = ["--epochs", self.random.randint(4, 12)] if self.random.randrange(2) else []  # else the search is of them, too
+        self.settings = [*self.lengths, "--seed", self.seed, "--budget", self.random.choice((3.5, 5, 6))]
 
     def write_rows(self, name, width, rows):
         write_datasets(self.path(name), [("own_input", width, rows, None), ("own_output", width, rows, None)])
@@ -148,8 +149,8 @@ class Automatic(ProgramTest):
         said = self.search("model.nc", *by, data="thin.nc").stderr
         self.assertIn("too little data to hold anything back", said)
         costs = re.findall(r"cost ([\d.]+)", self.search("model.nc", "--force", data="thin.nc").stdout)
-        plain = self.succeed("trainer", "--recipe", "sigmoid", "-i", "thin.nc", "-n", "straight.nc", *self.settings[:2],
-                             *self.settings[4:])
+        plain = self.succeed("trainer", "--recipe", "sigmoid", "-i", "thin.nc", "-n", "straight.nc", *self.lengths,
+                             "--seed", self.seed)
         self.assertEqual(costs, re.findall(r"cost ([\d.]+)", plain.stdout))
 
     def test_a_budget_without_room_for_a_search_is_the_plain_recipe(self):
@@ -185,7 +186,7 @@ class Automatic(ProgramTest):
         base = ("trainer", "--recipe", "auto", "-i", "own.nc", "-n", "model.nc")
         self.assertIn("model.search.json: a search of an earlier run exists; give --resume to go on with it, --force to begin anew, or "
                       "another --model", self.refused(2, *base, *self.settings))
-        other = [*self.settings[:4], "--seed", int(self.settings[5]) + 1]
+        other = [*self.lengths, "--seed", self.seed + 1, *self.settings[-2:]]
         self.assertIn("model.search.json: the search that it records had another network, by its data or its settings; give what it was "
                       "begun with, or begin anew with --force", self.refused(2, *base, *other, "--resume"))
         self.search("model.nc", "--force")
@@ -262,7 +263,7 @@ class Automatic(ProgramTest):
         return said[said.index("recipe auto: "):]
 
     def test_a_plan_counts_ease(self):
-        self.settings[3] = self.random.choice((6, 40))
+        self.settings[-1] = self.random.choice((6, 40))
         width, rows = self.random.randint(30, 90), random_rows(self.random, 300, 30, groups=3)
         self.write_rows("own.nc", width, rows)
         ease = re.search(r"\n  EASE is tried, too: (\d[\d.]* \w+) of main memory beside a network's, [\w ]+ [\d.]+ \w+ each time, about "

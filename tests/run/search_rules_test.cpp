@@ -35,8 +35,9 @@ SearchFacts drawn_facts(std::mt19937_64& random) {
 }
 
 // Tries candidates until there are none.
+// `earlier`: how much larger the value of each was before its end.
 std::vector<Tried> searched(const SearchFacts& facts, double budget, const Value& value,
-                            NextCandidate* end = nullptr) {
+                            NextCandidate* end = nullptr, double earlier = 0.0) {
   std::vector<Tried> tried;
   while (true) {
     const NextCandidate next = next_candidate(facts, tried, budget);
@@ -45,7 +46,7 @@ std::vector<Tried> searched(const SearchFacts& facts, double budget, const Value
       return tried;
     }
     const double found = value(*next.candidate);
-    tried.push_back({*next.candidate, found, std::isnan(found)});
+    tried.push_back({*next.candidate, found, std::isnan(found), earlier * found});
     if (tried.size() > 60) throw UsageError("the search has no end");
   }
 }
@@ -79,10 +80,11 @@ TEST(SearchRules, NoSearchSpendsMoreThanItsBudgetOrTriesACandidateTwice) {
     std::mt19937_64 random(seed);
     const SearchFacts facts = drawn_facts(random);
     const double budget = std::uniform_real_distribution<>(1.0, 40.0)(random);
+    const double earlier = std::uniform_real_distribution<>(0.9, 1.1)(random);
     const auto value = [&](const Candidate&) {
       return random() % 10 == 0 ? std::nan("") : std::uniform_real_distribution<>()(random);
     };
-    std::vector<Tried> tried = searched(facts, budget, value);
+    std::vector<Tried> tried = searched(facts, budget, value, nullptr, earlier);
     if (!tried.empty() && tried.front().failed) continue;  // then nothing follows
     double spent = 0.0, last = 0.0;
     for (std::size_t i = 0; i < tried.size(); ++i) {
@@ -128,6 +130,37 @@ TEST(SearchRules, WhereAHigherRateLosesTheWidthComesAndThenALowerRate) {
                                    "sigmoid, rate x 1/2, width x 2", "softmax"));
   EXPECT_THAT(names_of(searched(packages(), 6.0, rising(-0.01, 0.01, 0.01))),
               testing::ElementsAre("sigmoid", "sigmoid, rate x 2", "sigmoid, width x 2"));
+}
+
+TEST(SearchRules, WhereThePlainRecipePassedItsBestShorterTrainingsComeFirst) {
+  const Value shorter = rising(-0.01, -0.01, 0.01);
+  EXPECT_THAT(names_of(searched(packages(), 6.0, shorter, nullptr, 1.01)),
+              testing::ElementsAre(
+                  "sigmoid", "sigmoid, length x 1/2", "sigmoid, length x 1/4",
+                  "sigmoid, length x 1/8", "sigmoid, length x 1/16",
+                  "sigmoid, rate x 2, length x 1/16", "sigmoid, length x 1/16, width x 2",
+                  "sigmoid, rate x 1/2, length x 1/16, width x 2", "softmax, length x 1/16"));
+  const std::vector<std::string> plain = names_of(searched(packages(), 100.0, shorter));
+  EXPECT_EQ(names_of(searched(packages(), 100.0, shorter, nullptr, 1.004)), plain);
+  EXPECT_THAT(plain, testing::Not(testing::Contains(testing::HasSubstr("length x 1/"))));
+}
+
+TEST(SearchRules, AShorterTrainingThatLosesIsTheLast) {
+  const auto names =
+      names_of(searched(packages(), 100.0, rising(-0.01, 0.01, -0.01), nullptr, 1.1));
+  EXPECT_THAT(names, testing::ElementsAre("sigmoid", "sigmoid, length x 1/2", "sigmoid, rate x 2",
+                                          "sigmoid, width x 2", "sigmoid, width x 1/2",
+                                          "sigmoid, rate x 1/2, width x 1/2", "softmax"));
+}
+
+TEST(SearchRules, SoftmaxBeginsAsShortAsWhatIsBest) {
+  const auto value = [](const Candidate& c) {
+    return (c.recipe == RecipeKind::softmax ? 0.5 : 0.3) - 0.01 * std::log2(c.length * c.rate);
+  };
+  const auto names = names_of(searched(packages(), 100.0, value, nullptr, 1.1));
+  EXPECT_THAT(
+      names, testing::IsSupersetOf({"softmax, length x 1/16", "softmax, rate x 2, length x 1/16"}));
+  EXPECT_THAT(names, testing::Not(testing::Contains("softmax")));
 }
 
 TEST(SearchRules, ALeadThatMayBeChanceLeadsNowhere) {
@@ -192,7 +225,8 @@ TEST(SearchRules, EaseByItselfIsComputedNoMoreOftenThanIsSaidAndBesideEveryNetwo
     const double budget = 1.0 + 29.0 * std::uniform_real_distribution<>()(random);
     const Index alone = times_of_ease(facts, budget);
     const auto any = [&](const Candidate&) { return std::uniform_real_distribution<>()(random); };
-    const auto found = searched(facts, budget, any);
+    const double earlier = std::uniform_real_distribution<>(0.9, 1.1)(random);
+    const auto found = searched(facts, budget, any, nullptr, earlier);
     EXPECT_LE(ease_in(found), alone) << budget << " " << testing::PrintToString(names_of(found));
     if (!facts.has_ease || !has_room_for_ease(facts, budget)) {
       EXPECT_EQ(alone, 0);

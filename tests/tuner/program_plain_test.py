@@ -8,7 +8,8 @@ from unittest import mock
 
 from simulated_study import EPOCHS, Curves, Workers, begin, run
 from tuner_case import SeededTest
-from norn.tune import coordinator, finish, plain
+from norn.errors import Error
+from norn.tune import coordinator, finish, plain, program
 from norn.tune.facts import PLAIN, Facts
 from norn.tune.journal import read_events
 from norn.tune.voice import result_text, status
@@ -176,6 +177,25 @@ class PlainTest(SeededTest):
         self.assertEqual((found["value"], found["plain"], found["low"], found["p"]), (0.5, 0.25, ends[0], min(1.0, trials * 0.015)))
         self.assertIn("too few examples for an interval" if ends[0] is None else f"the best of {trials}: ",
                       plain.text_of("ndcg@10", 3, found))
+
+    def test_a_comparison_that_is_killed_is_made_again(self):
+        kills, begun = self.random.randint(0, 4), self.folder / "begun"
+        evaluator = self.folder / "evaluator"
+        evaluator.write_text(f"""#!/bin/sh
+echo x >> {begun}
+[ "$(wc -l < {begun})" -gt {kills} ] || kill -9 $$
+echo '{{"differences": []}}'
+""")
+        evaluator.chmod(0o755)
+        asked = program.Trainer(self.folder / "trainer", [], [], [], "ndcg@10", None, 1).compare
+        runs = self.folder / "a/run", self.folder / "b/run"
+        runs[0].mkdir(parents=True)
+        if kills < 3:
+            self.assertEqual(asked(*runs, 0.9, 100), {"differences": []})
+        else:
+            with self.assertRaisesRegex(Error, "^it ended with signal 9; "):
+                asked(*runs, 0.9, 100)
+        self.assertEqual(begun.read_text().count("x"), min(kills + 1, 3))
 
     def test_means_over_examples_alone_are_compared(self):
         self.assertEqual([plain.has_examples(one) for one in ("ndcg@10", "NDCG@5", "HitRate@1", "recall@20", "loss", "coverage@10")],

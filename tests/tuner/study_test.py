@@ -147,6 +147,8 @@ class StudyTest(SeededTest):
                                             norn.tune.Study(self.folder / "python").best.value])
 
     def test_control_c_leaves_a_study_that_goes_on_and_prints_nothing(self):
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which jobs of a shell's background ignore, and theirs
+        self.addCleanup(signal.signal, signal.SIGINT, before)
         process = self.start("python")
         self.wait_for(lambda: self.told("python") >= 1 or process.poll() is not None)
         process.send_signal(signal.SIGINT)

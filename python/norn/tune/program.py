@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The program trainer: what it is asked, and what it says."""
 import hashlib
+import itertools
 import json
 import os
 import pathlib
@@ -20,7 +21,8 @@ _VALUE_OF = json.loads(pathlib.Path(__file__).with_name("trial_options.json").re
 OPTIONS = set(_VALUE_OF)
 FILES = {name for name, value in _VALUE_OF.items() if value == "FILE"}
 PART = 1 << 22  # bytes that are read at a time
-KILLED = 128  # codes from here on: by a signal, which says nothing of the descriptor
+KILLED = 128  # codes from here on: by a signal, which says nothing of what was asked
+MOST_KILLS = 3
 
 
 class Failed(Exception):
@@ -115,6 +117,15 @@ class Trainer:
                              f"give a --trainer of this version that prints nothing else")
         return found
 
+    def _again_if_killed(self, words: list[str], folder: pathlib.Path, needs: str, program: pathlib.Path | None = None) -> dict:
+        """What follows from it must not follow from a kill."""
+        for kills in itertools.count(1):
+            try:
+                return self._object(words, folder, needs, program)
+            except Failed as failed:
+                if failed.code < KILLED or kills == MOST_KILLS:
+                    raise
+
     def complete(self, config: pathlib.Path) -> dict:
         """The descriptor as it would be trained, recipes written out."""
         try:
@@ -126,13 +137,7 @@ class Trainer:
         machine = ["--machine", self.machine] if self.machine else []
         words = ["-c", str(config), *self.data, "-n", "none.nc", "--plan", "--ranks", str(self.ranks), *machine, "--plan-format", "json",
                  *self._watched()]
-        for left in (2, 1, 0):
-            try:
-                found = self._object(words, config.parent, "plan")
-                break
-            except Failed as failed:
-                if failed.code < KILLED or not left:
-                    raise
+        found = self._again_if_killed(words, config.parent, "plan")
         return Price(bool(found["memory"]["fits"]), float(found["plan"]["examples_per_second"]), int(found["memory"]["total_bytes"]))
 
     def _watched(self) -> list[str]:
@@ -161,7 +166,7 @@ class Trainer:
         words = ["--compare-runs", str(first), "--compare-runs", str(second), f"--interval={level!r}", "--resamples", str(resamples),
                  "--format", "json"]
         try:
-            return self._object(words, first.parent, "differences", evaluator)
+            return self._again_if_killed(words, first.parent, "differences", evaluator)
         except Failed as failed:
             raise failed.as_error() from failed
 

@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kPasses = 3.0;       // forward, the sources' deltas, the gradients
 constexpr double kEvaluations = 3.0;  // of a training: one before its end, two at it
+constexpr double kOfPlain = 5.0;      // three before its end
 constexpr double kSums = 4.0;         // evaluations with EASE beside it
 
 // As many digits as a recipe gives.
@@ -46,7 +47,8 @@ Work work_of(const Candidate& candidate, const SearchFacts& facts) {
   const double forward =
       double(hidden_of(network)->units()) * (row + items + double(facts.features)) * examples;
   const double sums = facts.has_sums ? inverse + kSums * (forward + entries * items) : 0.0;
-  return {kPasses * double(network.training.epochs) * forward, kEvaluations * forward + sums};
+  const double evaluations = candidate == Candidate() ? kOfPlain : kEvaluations;
+  return {kPasses * double(network.training.epochs) * forward, evaluations * forward + sums};
 }
 
 }  // namespace

@@ -16,7 +16,6 @@ namespace norn::run {
 
 /// A candidate that was trained.
 struct Finding : Tried {
-  double earlier = 0.0;  ///< the best value of validations before its end; NaN: there was none
   std::string failure;   ///< why there is no value
   ExampleColumn values;  ///< of each held-back example; kept of the first and of the best
   /// The same with EASE's scores beside its own, the best number of times; 0: not tried.

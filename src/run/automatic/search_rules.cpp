@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 namespace norn::run {
 namespace {
@@ -14,7 +15,7 @@ constexpr double kEaseShare = 0.25;  // of the budget, for all of EASE together
 constexpr Index kLeastEase = 3;      // of them, without which there is no choice
 constexpr Index kMostEase = 8;
 constexpr double kLambdas = 3.0;      // between two of them
-constexpr double kMostLength = 16.0;  // times the recipe's
+constexpr double kMostLength = 16.0;  // times the recipe's, or as often shorter
 constexpr double kRounding = 1e-9;    // of sums of costs
 constexpr double kClear = 0.005;      // of a value
 constexpr double kOver = 0.1;         // of the budget: evaluations and EASE beside the trainings
@@ -32,6 +33,10 @@ class Walk {
   /// The network that none so far is clearly better than.
   const Candidate& best_network() const { return best_network_->candidate; }
   bool has_network() const { return best_network_ != nullptr; }
+  /// Whether the recipe as it is was clearly better before its end.
+  bool plain_fell() const {
+    return seen_ > 0 && is_clearly_better(tried_.front().earlier, tried_.front().value);
+  }
 
   /// What a candidate came to; null: nothing is known of it, because it comes next, or because the
   /// budget has no room for it. `winning`: the moves before it in its direction have won.
@@ -129,6 +134,15 @@ void closed_forms(Walk& walk) {
   }
 }
 
+// Where the recipe as it is had passed its best by its end.
+void shorter_lengths(Walk& walk) {
+  if (walk.facts().length_is_given || !walk.plain_fell()) return;
+  Candidate move = walk.best_network();
+  do {
+    move.length *= 0.5;
+  } while (move.length * kMostLength >= 1.0 && walk.move_to(move) == Outcome::won);
+}
+
 // At the same length a higher rate tells, at a third of the cost, what a longer training would.
 void higher_rates(Walk& walk) {
   if (walk.facts().rate_is_given) return;
@@ -170,18 +184,19 @@ void lower_rate(Walk& walk) {
   walk.move_to(move);
 }
 
-// Its neighbours only where it is the best as it is.
+// As it is, or as short as what is best; its neighbours only where it is better.
 void softmax(Walk& walk) {
   Candidate other;
   other.recipe = RecipeKind::softmax;
+  other.length = std::min(1.0, walk.best_network().length);
   if (walk.move_to(other) != Outcome::won) return;
   for (const auto rule : {higher_rates, lengths, widths, lower_rate})
     if (!walk.is_over()) rule(walk);
 }
 
 // In their order; each begins with the best network that those before it have found.
-constexpr std::array kRules = {plain,  closed_forms, higher_rates, lengths,
-                               widths, lower_rate,   softmax};
+constexpr std::array kRules = {plain,   closed_forms, shorter_lengths, higher_rates,
+                               lengths, widths,       lower_rate,      softmax};
 
 }  // namespace
 
@@ -202,13 +217,15 @@ bool has_room_for_ease(const SearchFacts& facts, double budget) {
 Index times_of_ease(const SearchFacts& facts, double budget) {
   if (!facts.has_ease || !has_room_for_ease(facts, budget)) return 0;
   Index most_alone = 0, most_networks = 0;
-  for (const double growth : {1.0, 1.0 + 2.0 * kClear}) {
+  constexpr double kGrowth = 1.0 + 2.0 * kClear;
+  const std::pair<double, double> searches[] = {{1.0, 0.0}, {kGrowth, 0.0}, {kGrowth, kGrowth}};
+  for (const auto& [growth, earlier] : searches) {
     std::vector<Tried> tried;
     Index networks = 0;
     double value = 1.0;
     while (const auto next = next_candidate(facts, tried, budget).candidate) {
       networks += next->is_network();
-      tried.push_back({*next, value, false});
+      tried.push_back({*next, value, false, earlier * value});
       value *= growth;
     }
     most_alone = std::max(most_alone, Index(tried.size()) - networks);

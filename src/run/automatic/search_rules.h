@@ -3,6 +3,7 @@
 
 #include "src/run/automatic/candidate.h"
 
+#include <limits>
 #include <optional>
 #include <vector>
 
@@ -15,6 +16,8 @@ struct Tried {
   Candidate candidate;
   double value = 0.0;   ///< of the metric on what is held back; larger is better
   bool failed = false;  ///< it diverged, or did not fit into memory: there is no value
+  /// The best value of validations before its end; NaN: there was none.
+  double earlier = std::numeric_limits<double>::quiet_NaN();
 };
 
 struct NextCandidate {
@@ -34,7 +37,7 @@ NextCandidate next_candidate(const SearchFacts& facts, const std::vector<Tried>&
 bool has_room_for_ease(const SearchFacts& facts, double budget);
 
 /// About how often EASE is computed: by itself, beside every network, and beside what is chosen, as
-/// often as in searches in which no move wins, or every one.
+/// often as in searches in which no move wins, or every one, with shorter trainings or without.
 Index times_of_ease(const SearchFacts& facts, double budget);
 
 /// Whether a value is better than another one by more than half a percent, which the draws of a

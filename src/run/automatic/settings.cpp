@@ -18,6 +18,7 @@ namespace {
 constexpr const char* kMetric = "ndcg@20";
 constexpr float kHeldBack = 0.2f;          // of each example's entries
 constexpr double kEarlyValidation = 0.75;  // of the epochs
+constexpr double kOfPlain = 0.25;          // which says whether shorter trainings are tried
 
 // Metrics that have a value for each example.
 template <typename Metric>
@@ -141,9 +142,10 @@ TrainOptions candidate_options(const TrainOptions& options, const NetworkDescrip
   validation.early_stop = validation.keep_best = "none";
   validation.refit = false;
   validation.metrics_at = fmt::format("{}", search_metric(options).k);
+  const double share = number == 1 ? kOfPlain : kEarlyValidation;
   if (!validation.every)
     validation.every =
-        std::max<Index>(1, Index(std::ceil(kEarlyValidation * double(network.training.epochs))));
+        std::max<Index>(1, Index(std::ceil(share * double(network.training.epochs))));
   if (!validation.has_data()) {
     if (!validation.split) validation.split = kHeldBack;
     if (validation.by.empty()) validation.by = "entry";
