@@ -78,6 +78,25 @@ def drawn(examples, width, length, topics, of_example, own, seed):
     return rows
 
 
+def grouped(seed, examples, width, groups, parts, own, length, others):
+    """Examples of one group of features each, and of one part of it most: within these they draw by popularity alone. `own`: how often
+    a feature of the part is drawn beside one of another's, five times as often as one of the group; `others`: and one of no group of it."""
+    import numpy
+    generator = numpy.random.default_rng(seed)
+    popularity = generator.lognormal(0, 1, width)
+    group_of, part_of_it = generator.integers(groups, size=width), generator.integers(parts, size=width)
+    chooser, rows = random.Random(seed - 9), []
+    for example in range(examples):
+        group, part = generator.integers(groups), generator.integers(parts)
+        weights = popularity * numpy.where(group_of == group, numpy.where(part_of_it == part, own, own / 5), others)
+        count = min(width // 4, 2 + generator.poisson(length))
+        words = [f"f{feature}" for feature in generator.choice(width, count, replace=False, p=weights / weights.sum())]
+        chooser.shuffle(words)
+        held = max(1, len(words) // 5)
+        rows.append((f"e{example}", words[held:], words[:held]))
+    return rows
+
+
 def known_sets():
     """What makes each set, by its name; `data` are the known data."""
     return {
@@ -94,6 +113,9 @@ def known_sets():
         "gowalla_dense": lambda data: part_of(data["gowalla"], longest(1000), most_frequent(1000)),
         "wide_made": lambda data: drawn(30000, 80000, 6, 1200, 2, 0.8, 1),
         "dense_made": lambda data: drawn(943, 1682, 125, 20, 3, 0.7, 2),
+        "grouped_a": lambda data: grouped(11, 8000, 3000, 20, 3, 60, 6, 0.3),
+        "grouped_b": lambda data: grouped(12, 2000, 1500, 6, 2, 20, 25, 1),
+        "grouped_c": lambda data: grouped(13, 5000, 400, 10, 2, 30, 15, 0.5),
         "denser_made": lambda data: drawn(6000, 3600, 200, 40, 4, 0.7, 3),
     }
 
