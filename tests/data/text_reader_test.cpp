@@ -92,31 +92,6 @@ TEST(DsstneText, NamesLineValueAndNextStepOfEveryDefect) {
          "the name of the feature \"" + begin + "...\" has 65536 bytes, more than 65535" + next);
 }
 
-TEST(TextReader, NamesLineAndByteOfALabelThatIsNoUtf8) {
-  const std::string next =
-      "; convert the text first, for example with iconv -f latin1 -t utf-8, or pass over malformed "
-      "lines with `skip_malformed` N";
-  const auto expect = [&](const std::string& begin, const std::string& line,
-                          const std::string& label, const char* format) {
-    const TextOptions options = with(TextValues::ignore, TextFormat::named(format));
-    EXPECT_EQ(error_of(begin + line + "\n", options), "t.txt:2: \"" + label + next) << line;
-    TextOptions lenient = options;
-    lenient.skip_malformed = 1;
-    EXPECT_EQ(rows_of(begin + line + "\n", lenient).size(), 1u) << line;
-    lenient = options;
-    lenient.any_bytes = true;
-    EXPECT_EQ(rows_of(begin + line + "\n", lenient).size(), 2u) << line;
-  };
-  expect("gr\xC3\xBCn,x\n", "gr\xFCn,x", "gr\\xfcn\": the byte 0xfc is no UTF-8", "csv");
-  expect("a,x\n", "a,caf\xE9", "caf\\xe9\": the byte 0xe9 is no UTF-8", "csv");
-  expect("a\tx\n", "b\tx:\xC3\xA9:caf\xE9,2:y", "caf\\xe9\": the byte 0xe9 is no UTF-8", "dsstne");
-  expect("a x1\n", "\xE9 x1", "\\xe9\": the byte 0xe9 is no UTF-8", "list");
-  expect("a 0:1\n", "\xE9 0:1", "\\xe9\": the byte 0xe9 is no UTF-8", "libsvm");
-  EXPECT_EQ(rows_of("a,x,caf\xE9\n", with(TextValues::ignore, TextFormat::named("csv"))),
-            Rows{"a|x|||"})
-      << "a column that nobody reads";
-}
-
 TEST(TextReader, CountsTheBytesOfAFileThatItHasRead) {
   std::mt19937 random(fresh_seed());
   const TempDir folder;
