@@ -81,8 +81,9 @@ void add_text_options(ImporterOptions& options, CommandLine& line) {
   line.option("--feature-column", "", "COLUMN", options.feature_column, "the same");
   line.option("--value-column", "", "COLUMN", options.value_column, "the same, with --type analog");
   line.option(
-      "--time-column", "", "COLUMN", options.time_column,
-      "the same, with a split by time: ISO dates and times, or Unix seconds or milliseconds");
+          "--time-column", "", "COLUMN", options.time_column,
+          "the same, with a split by time: ISO dates and times, or Unix seconds or milliseconds")
+      .default_text = "4, unless a header line calls that something else than a time";
   line.choice(
       "--libsvm-labels", "", run::import_words("libsvm_labels"), options.libsvm_labels,
       "labels of libsvm text are columns from 0, or names; auto: numbers when the text has a "

@@ -11,6 +11,7 @@ from . import _core
 from ._evaluation import Evaluation, Resampling
 from ._words import choice
 from .errors import UsageError
+from .network import width_of
 from .recommender import Recommender
 
 if TYPE_CHECKING:
@@ -90,13 +91,19 @@ class Comparison(Mapping[str, Difference]):
         return "\n".join(lines + [f"{self.a.examples:,} examples, {self.resamples:,} resamples, seed {self.seed}"])
 
 
+def _ranked_units(model: Recommender, layer: str) -> int:
+    """Units of the output layer that is evaluated; 0 where that is not known before."""
+    outputs = [one for one in model.network_.layers("Output") if layer in ("", one["Name"])]
+    return width_of(outputs[0]) if outputs else 0
+
+
 def compare(a: Recommender, b: Recommender, user_items: Matrices | tuple[Matrices, Matrices], held_out: Matrices | None = None, *,
             k: int | Iterable[int] = (10, 20, 100), keep_seen: bool = False, layer: str = "", level: float = 0.95, resamples: int = 2000,
             seed: int = 1, also: str | Iterable[str] = (), trained_on: Matrix | None = None) -> Comparison:
     """Evaluates two models on the same users, and says how much they differ and whether that may be chance: a bootstrap over the users for
     intervals of b - a, and a test in which the two change places for a random half of the users.
 
-    a, b: models with the same units.
+    a, b: models with the same units; those of other numbers of units are refused.
     user_items, held_out, k, keep_seen, layer, also, trained_on: as for `Recommender.evaluate`.
     level: the share of the resampled differences that lie in an interval, above 0 and below 1.
     resamples: how often users are drawn, for the intervals and for the test, at most 100,000. No p is below 1 / (resamples + 1).
@@ -107,6 +114,10 @@ def compare(a: Recommender, b: Recommender, user_items: Matrices | tuple[Matrice
     for name, one in (("a", a), ("b", b)):
         if not isinstance(one, Recommender):
             raise UsageError(f"`{name}`: expected a Recommender, not {type(one).__name__}")
+    ours, theirs = (_ranked_units(one, layer) for one in (a, b))
+    if ours != theirs and 0 not in (ours, theirs):
+        raise UsageError(f"`b`: ranks {theirs:,} units, and `a` {ours:,}; compare models of the same units, as both have after "
+                         "`add_items` of the same items")
     drawn = Resampling.of(level, resamples, seed)
     lengths, names = list(k) if isinstance(k, Iterable) else k, also if isinstance(also, str) else list(also)
     both = [one.evaluate(user_items, held_out, k=lengths, keep_seen=keep_seen, per_example=True, layer=layer, also=names,

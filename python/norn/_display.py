@@ -17,10 +17,27 @@ def _units(layer: Facts) -> str:
     return " x ".join(str(n) for n in units) if isinstance(units, list) else f"{units:,}" if isinstance(units, int) else str(units)
 
 
+def _beside(layers: list[Facts]) -> list[list[Facts]]:
+    """Layers that stand beside each other: inputs and hidden layers that are as far from the inputs as each other. Outputs, and
+    layers that read what their output does, stand by themselves."""
+    depth: dict[str, int] = {}
+    groups: list[list[Facts]] = []
+    for layer in layers:
+        sources = layer.get("Source", [])
+        named = [sources] if isinstance(sources, str) else sources
+        depth[layer["Name"]] = max((depth.get(one, 0) + 1 for one in named), default=0)
+        last = groups[-1][0] if groups else None
+        if last is not None and layer["Kind"] == last["Kind"] != "Output" and depth[layer["Name"]] == depth[last["Name"]]:
+            groups[-1].append(layer)
+        else:
+            groups.append([layer])
+    return groups
+
+
 def network_text(name: str, layers: list[Facts], epochs: int | None, history: History) -> str:
     """Up to three lines: layers, the run, how good it is. `epochs`: of training; None: not trained."""
     ordered = sorted(layers, key=lambda layer: layer["Kind"] == "Output")  # a layer of features stands behind its output
-    lines = [f"{name}: " + " -> ".join(f"{layer['Name']} {_units(layer)}" for layer in ordered)]
+    lines = [f"{name}: " + " -> ".join(" + ".join(f"{layer['Name']} {_units(layer)}" for layer in beside) for beside in _beside(ordered))]
     if epochs is None:
         return lines[0] + ", not trained"
     if history:

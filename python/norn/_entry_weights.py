@@ -2,18 +2,32 @@
 """Weights of entries: a matrix beside what is to be predicted, or its values."""
 from __future__ import annotations
 
+import contextlib
 import types
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
 
 from .data.matrices import csr_of, floats_of, matrix_of, row_of, without_zeros
-from .errors import DataError, UsageError
+from .errors import DataError, Error, UsageError
 
 if TYPE_CHECKING:
     from .network import Network
+
+
+@contextlib.contextmanager
+def called(name: str) -> Generator[None, None, None]:
+    """What is said of weights meanwhile calls them as their caller does: `weights` or `sample_weight`."""
+    def own(text: Any) -> Any:
+        return text.replace("`sample_weight`", f"`{name}`").replace("`weights`", f"`{name}`") if isinstance(text, str) else text
+
+    try:
+        yield
+    except Error as error:
+        problems: Any = [{key: own(value) for key, value in problem.items()} for problem in error.problems]
+        raise type(error)(own(str(error)), problems=problems) from None
 
 
 def are_of_entries(weights: Any) -> bool:

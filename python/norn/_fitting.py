@@ -217,7 +217,14 @@ def sets_of(network: Network | None, name: str, known: Any, wanted: Any, argumen
     return list(sets.values())
 
 
-def _require_same_examples(labels: Mapping[str, Any]) -> None:
+def _require_paired(known: Any, wanted: Any, weights: Any, argument: str) -> None:
+    """Weights that have labels are of the examples and features of what they weigh, in the same order."""
+    _require_same_examples({argument: getattr(known, "example_labels", None), "`sample_weight`": getattr(weights, "example_labels", None)})
+    _require_same_examples({argument: getattr(wanted, "feature_labels", None), "`sample_weight`": getattr(weights, "feature_labels", None)},
+                           "column", "features")
+
+
+def _require_same_examples(labels: Mapping[str, Any], one_is: str = "row", all_are: str = "examples") -> None:
     """Raises DataError where rows of the one are other examples than those of the other, by the labels of both."""
     given = [(which, words) for which, words in labels.items() if words is not None]
     for which, words in given[1:]:
@@ -226,8 +233,8 @@ def _require_same_examples(labels: Mapping[str, Any]) -> None:
             continue
         row = next((row for row, (one, other) in enumerate(zip(of_first, words)) if one != other), None)
         if row is not None:
-            raise DataError(f"{which}: row {row} is {words[row]!r}, and that of {first} is {of_first[row]!r}; give the same examples in "
-                            "the same order")
+            raise DataError(f"{which}: {one_is} {row} is {words[row]!r}, and that of {first} is {of_first[row]!r}; give the same {all_are} "
+                            "in the same order")
 
 
 def require_labels(network: Network, data: Any, kind: str, argument: str) -> None:
@@ -325,6 +332,7 @@ def data_settings(network: Network | None, known: Any, wanted: Any, validation: 
     native: dict[str, Any] = {}
     indicator = None if _entry_weights.read_by(network, settings) else True
     if _entry_weights.are_of_entries(weights):
+        _require_paired(wanted if hasattr(wanted, "example_labels") else known, wanted, weights, f"`{arguments[1]}`")
         weighed = _entry_weights.weighed(wanted, weights, arguments[1])
         if set(set_names(network, "Input", name)) & set(set_names(network, "Output", name)):
             raise UsageError("`sample_weight`: the network reads one data set on both sides, whose values are those of the inputs; name "
@@ -360,6 +368,7 @@ def held_out_part(data: Any) -> Dataset:
     return whole.split("ratio:0.8/0.2").test
 
 
+@_entry_weights.called("weights")
 def more_of(params: Mapping[str, Any], called: list[Callable[[Environment], Any]], network: Network, data: tuple[Any, Any, Any],
             epochs: int) -> dict[str, Any]:
     """Settings to go on with a model for so many epochs. `data`: known, wanted and weights, as they are given, of any users."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from . import _core, _display, _fitting, _settings
+from . import _core, _display, _entry_weights, _fitting, _settings
 from ._arrays import factors_of, set_of_each_user
 from ._evaluation import Evaluation, Resampling, asked_metrics
 from ._labels import Labels, pairs_of
@@ -107,11 +107,11 @@ class Recommender:
         Raises UsageError for arguments, DataError for what stands in the data, DeviceError where memory does not suffice,
         DivergenceError where weights are no longer finite, and what a callback raises.
         """
-        called = listed(callbacks)
+        called, network = listed(callbacks), _fitting.network_of(self._params)
         self._fitted_on = _fitting.reference(user_items) if _fitting.wanted_of(user_items, targets) is user_items else None
-        network = _fitting.network_of(self._params)
-        weights = one_of("weights", weights, "sample_weight", sample_weight)
-        native = _fitting.run_of(self._params, called, network, (user_items, targets, validation, weights, item_features), self._measures)
+        given = one_of("weights", weights, "sample_weight", sample_weight)
+        with _entry_weights.called("sample_weight" if weights is None else "weights"):
+            native = _fitting.run_of(self._params, called, network, (user_items, targets, validation, given, item_features), self._measures)
         if resume:
             return self._resume(native, called)
         self._unfinished, folder = None, _fitting.folder_for(native)

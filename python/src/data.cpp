@@ -20,6 +20,25 @@ using namespace nb::literals;
 
 namespace norn::python {
 
+namespace {
+
+// Bytes that are no UTF-8, of old files, are lone surrogates in Python, as in names of its files.
+std::string bytes_of(const nb::handle& word) {
+  const auto bytes =
+      nb::steal<nb::bytes>(PyUnicode_AsEncodedString(word.ptr(), "utf-8", "surrogateescape"));
+  if (!bytes.is_valid()) throw nb::python_error();
+  return {bytes.c_str(), bytes.size()};
+}
+
+nb::str text_of(std::string_view bytes) {
+  auto text = nb::steal<nb::str>(
+      PyUnicode_DecodeUTF8(bytes.data(), Py_ssize_t(bytes.size()), "surrogateescape"));
+  if (!text.is_valid()) throw nb::python_error();
+  return text;
+}
+
+}  // namespace
+
 Labels::Labels(const nb::iterable& words) {
   LabelIndex index;
   Index number = 0;
@@ -27,11 +46,11 @@ Labels::Labels(const nb::iterable& words) {
     if (!nb::isinstance<nb::str>(word))
       throw UsageError(
           fmt::format("`labels`: number {} is {}, expected a str", number, nb::repr(word).c_str()));
-    if (index.add(nb::cast<std::string>(word)) != number)
+    if (index.add(bytes_of(word)) != number)
       throw DataError(
           fmt::format("`labels`: number {} is \"{}\" again; each unit has a label of "
                       "its own",
-                      number, nb::cast<std::string>(word)));
+                      number, bytes_of(word)));
     ++number;
   }
   table_ = LabelTable::of(index);
@@ -54,14 +73,15 @@ nb::str Labels::at(Index number) const {
     throw nb::index_error(fmt::format("label {} of {}", number, size()).c_str());
   // As many numbers as the file says there are, and no memory for them.
   if (table_.are_numbers()) return nb::str(std::to_string(number).c_str());
-  const std::string_view label = index().label(number);
-  return nb::str(label.data(), label.size());
+  return text_of(index().label(number));
 }
 
-std::vector<std::int64_t> Labels::find(const std::vector<std::string>& words) const {
+std::vector<std::int64_t> Labels::find(const nb::list& words) const {
   std::vector<std::int64_t> numbers;
   numbers.reserve(words.size());
-  for (const std::string& word : words) {
+  for (const nb::handle given : words) {
+    if (!nb::isinstance<nb::str>(given)) throw nb::type_error("labels are str");
+    const std::string word = bytes_of(given);
     if (table_.are_numbers()) {
       const auto number = number_named(word);
       numbers.push_back(number && Index(*number) < size() ? Index(*number) : -1);

@@ -24,7 +24,7 @@ class Labels {
   Index size() const { return table_.size(); }
   nanobind::str at(Index number) const;
   /// -1 for those that are unknown.
-  std::vector<std::int64_t> find(const std::vector<std::string>& words) const;
+  std::vector<std::int64_t> find(const nanobind::list& words) const;
 
  private:
   const LabelIndex& index() const;

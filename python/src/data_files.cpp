@@ -148,7 +148,7 @@ nb::tuple read_entries(const nb::dict& settings) {
       vector_array(std::move(entries.examples)), vector_array(std::move(entries.features)),
       array_or_none(std::move(entries.values)), array_or_none(std::move(entries.times)),
       labels_text(entries.example_labels), labels_text(entries.feature_labels),
-      entries.first_line_doubt);
+      entries.first_line_doubt, entries.time_doubt);
 }
 
 Index import_files(const nb::dict& settings) {

@@ -113,6 +113,20 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> can
   return nearest ? fmt::format("; did you mean \"{}\"?", *nearest) : std::string(otherwise);
 }
 
+std::size_t find_not_utf8(std::string_view text) {
+  std::size_t at = 0;
+  while (at < text.size()) {
+    if (static_cast<unsigned char>(text[at]) < 0x80) {
+      ++at;
+      continue;
+    }
+    const std::size_t size = first_letter(text.substr(at)).first;
+    if (size == 0) return at;
+    at += size;
+  }
+  return std::string_view::npos;
+}
+
 std::string valid_utf8(std::string_view text) {
   std::string valid;
   while (!text.empty()) {

@@ -32,6 +32,9 @@ std::string printable(std::string_view text);
 /// of JSON and other readers agree on.
 std::string valid_utf8(std::string_view text);
 
+/// Where the first byte that is no UTF-8 stands; npos: all are.
+std::size_t find_not_utf8(std::string_view text);
+
 std::string join(std::span<const std::string> words, std::string_view separator = ", ");
 
 /// 1536 -> "1.5 KiB".

@@ -35,6 +35,49 @@ class ColumnParser final : public RowParser {
   }
 
   bool take_header(std::string_view line, std::string_view second) override {
+    const bool header = is_header(line, second);
+    if (header && options_.times && options_.time_column.empty()) {
+      split(line);
+      require_time_name();
+    }
+    return header;
+  }
+
+  const FirstLine* first_line() const override { return first_line_ ? &*first_line_ : nullptr; }
+
+  std::optional<std::string> time_doubt() const override {
+    constexpr Microseconds kYear1980 = 315'532'800'000'000;
+    if (!latest_ || *latest_ >= kYear1980) return std::nullopt;
+    return fmt::format(
+        "times are read from column 4, as no other is given, and all are before 1980, the latest "
+        "is {}; say which column has the times with `time_column`",
+        excerpt(latest_text_));
+  }
+
+  void parse(std::string_view line, TextRow& row) override {
+    split(line);
+    for (const std::size_t i : wanted_) {
+      if (columns_[i] < fields_.size()) continue;
+      if (i == kValue && options_.values == TextValues::optional) continue;
+      throw Malformed{fmt::format("the line has {} columns, column {} is wanted", fields_.size(),
+                                  columns_[i] + 1),
+                      i == kTime ? step_for_times() : kCorrect};
+    }
+    row.example = fields_[columns_[kExample]];
+    check_label(row.example, "example");
+    row.features.push_back(fields_[columns_[kFeature]]);
+    check_label(row.features.back(), "feature");
+    if (options_.times) row.times.push_back(time_of(fields_[columns_[kTime]]));
+    if (options_.values == TextValues::ignore) return;
+    const std::string_view value = field(kValue).value_or(std::string_view{});
+    const bool missing = value.empty() && options_.values == TextValues::optional;
+    row.values.push_back(missing ? options_.missing_value : parse_value(value));
+  }
+
+ private:
+  enum Wanted : std::size_t { kExample, kFeature, kValue, kTime, kKinds };
+
+  bool is_header(std::string_view line, std::string_view second) {
     const bool named = std::ranges::any_of(named_, [](bool n) { return n; });
     if (options_.header == HeaderLine::absent) {
       if (named) throw UsageError("columns are named, but the text is said to have no header line");
@@ -58,30 +101,6 @@ class ColumnParser final : public RowParser {
     return first_line_->is_names;
   }
 
-  const FirstLine* first_line() const override { return first_line_ ? &*first_line_ : nullptr; }
-
-  void parse(std::string_view line, TextRow& row) override {
-    split(line);
-    for (const std::size_t i : wanted_) {
-      if (columns_[i] < fields_.size()) continue;
-      if (i == kValue && options_.values == TextValues::optional) continue;
-      throw Malformed{fmt::format("the line has {} columns, column {} is wanted", fields_.size(),
-                                  columns_[i] + 1)};
-    }
-    row.example = fields_[columns_[kExample]];
-    check_label(row.example, "example");
-    row.features.push_back(fields_[columns_[kFeature]]);
-    check_label(row.features.back(), "feature");
-    if (options_.times) row.times.push_back(time_of(fields_[columns_[kTime]]));
-    if (options_.values == TextValues::ignore) return;
-    const std::string_view value = field(kValue).value_or(std::string_view{});
-    const bool missing = value.empty() && options_.values == TextValues::optional;
-    row.values.push_back(missing ? options_.missing_value : parse_value(value));
-  }
-
- private:
-  enum Wanted : std::size_t { kExample, kFeature, kValue, kTime, kKinds };
-
   /// Of a first line that is cut already.
   bool seems_header(std::string_view second) {
     if (options_.values != TextValues::ignore)
@@ -101,11 +120,35 @@ class ColumnParser final : public RowParser {
         "pandas writes; say which columns have examples and features");
   }
 
-  const std::string& name_of(std::size_t i) const {
-    const std::array<const std::string*, kKinds> names = {
-        &options_.example_column, &options_.feature_column, &options_.value_column,
-        &options_.time_column};
-    return *names[i];
+  std::string_view name_of(std::size_t i) const {
+    const std::string& time = options_.time_column;
+    const std::array<std::string_view, kKinds> names = {
+        options_.example_column, options_.feature_column, options_.value_column,
+        time.empty() ? std::string_view("4") : std::string_view(time)};
+    return names[i];
+  }
+
+  /// Whether a column of that name may be one of times: "timestamp", "rated_at", "order date".
+  static bool is_time_name(std::string_view name) {
+    const std::string text = lower_case(name);
+    constexpr std::array<std::string_view, 4> kWhole = {"day", "when", "ts", "at"};
+    constexpr std::array<std::string_view, 4> kEnds = {"time", "date", "stamp", "_at"};
+    const auto ends = [&text](std::string_view end) { return text.ends_with(end); };
+    return text.starts_with("time") || text.starts_with("date") ||
+           std::ranges::find(kWhole, text) != kWhole.end() || std::ranges::any_of(kEnds, ends);
+  }
+
+  /// Of a header line that is cut already, where nobody has said which column has the times.
+  void require_time_name() const {
+    const std::optional<std::string_view> name = field(kTime);
+    if (name && is_time_name(*name)) return;
+    const std::vector<std::string> known(fields_.begin(), fields_.end());
+    throw UsageError(fmt::format(
+        "a split by time needs the column of the times, which is column 4 where none is given, but "
+        "the header line {}; say which it is with `time_column`. It has: {}",
+        name ? fmt::format("calls that {}", excerpt(*name))
+             : fmt::format("has {} columns", fields_.size()),
+        join(known)));
   }
 
   std::optional<std::string_view> field(std::size_t i) const {
@@ -116,14 +159,25 @@ class ColumnParser final : public RowParser {
   static bool is_number(std::string_view text) { return parse_double(text).has_value(); }
   static bool is_time(std::string_view text) { return parse_time(text).has_value(); }
 
-  static Microseconds time_of(std::string_view text) {
+  std::string step_for_times() const {
+    return options_.time_column.empty()
+               ? "correct the line, or say which column has the times with `time_column`"
+               : kCorrect;
+  }
+
+  Microseconds time_of(std::string_view text) {
     const auto time = parse_time(text);
     if (!time)
       throw Malformed{
           fmt::format("the time {} is no ISO date (2026-01-31, 2026-01-31T12:30:00Z) and no Unix "
                       "time in seconds "
                       "or milliseconds",
-                      excerpt(text))};
+                      excerpt(text)),
+          step_for_times()};
+    if (options_.time_column.empty() && (!latest_ || *time > *latest_)) {
+      latest_ = time;
+      latest_text_ = text;
+    }
     return *time;
   }
 
@@ -200,6 +254,8 @@ class ColumnParser final : public RowParser {
   std::array<std::size_t, kKinds> columns_ = {0, 1, 2, 3};
   std::array<bool, kKinds> named_ = {};
   std::optional<FirstLine> first_line_;
+  std::optional<Microseconds> latest_;  // where the column of times is a guess
+  std::string latest_text_;
   std::vector<std::string_view> fields_;
   std::string unquoted_;
 };

@@ -353,6 +353,8 @@ void TextIngest::read(TextReader& text, FeatureIndex& features, RowTable& rows,
   compare_with_header(text, line + text.malformed());
   if (const auto doubt = first_line.doubt(examples_, features.labels()))
     log_.warning(fmt::format("{}: {}", text.name(), *doubt));
+  if (const auto doubt = text.time_doubt())
+    log_.warning(fmt::format("{}: {}", text.name(), *doubt));
   counts_.malformed += text.malformed();
   if (text.malformed() > 0) {
     log_.warning(fmt::format("{} malformed lines were passed over; the first: {}", text.malformed(),

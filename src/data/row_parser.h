@@ -12,9 +12,11 @@
 /// One text format each: how a line becomes a row.
 namespace norn {
 
-/// A line that does not follow its format; the reader adds file, line number and next step.
+/// A line that does not follow its format; the reader adds file and line number.
+constexpr const char* kCorrect = "correct the line";
 struct Malformed {
   std::string problem;
+  std::string step = kCorrect;
 };
 
 class RowParser {
@@ -28,6 +30,8 @@ class RowParser {
   virtual std::optional<LibsvmHeader> header() const { return std::nullopt; }
   /// Where take_header() had to guess.
   virtual const FirstLine* first_line() const { return nullptr; }
+  /// What to say of times, after the last row, where their column was guessed.
+  virtual std::optional<std::string> time_doubt() const { return std::nullopt; }
 };
 
 /// Makes parsers for TextFormatInfo.

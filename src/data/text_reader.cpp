@@ -63,6 +63,10 @@ const FirstLine* TextReader::first_line() const {
   return parser_->first_line();
 }
 
+std::optional<std::string> TextReader::time_doubt() const {
+  return parser_->time_doubt();
+}
+
 std::string TextReader::place() const {
   return fmt::format("{}:{}", lines_->file(), lines_->line_number());
 }
@@ -104,6 +108,21 @@ bool TextReader::next_line() {
   return false;
 }
 
+/// Columns that nobody reads may be in whatever letters they like.
+void TextReader::require_utf8(const TextRow& row) const {
+  if (options_.any_bytes) return;
+  const auto require = [](std::string_view label) {
+    const std::size_t at = find_not_utf8(label);
+    if (at == std::string_view::npos) return;
+    throw Malformed{fmt::format("{}: the byte 0x{:02x} is no UTF-8", excerpt(label),
+                                static_cast<unsigned char>(label[at])),
+                    "convert the text first, for example with iconv -f latin1 -t utf-8"};
+  };
+  require(row.example);
+  for (const std::string_view feature : row.features) require(feature);
+  for (const std::string_view label : row.labels) require(label);
+}
+
 bool TextReader::next(TextRow& row) {
   while (line_waits_ || next_line()) {
     line_waits_ = false;
@@ -114,13 +133,14 @@ bool TextReader::next(TextRow& row) {
     row.times.clear();
     try {
       parser_->parse(line_, row);
+      require_utf8(row);
       return true;
     } catch (const Malformed& wrong) {
       const std::string message = fmt::format("{}: {}", place(), wrong.problem);
       if (malformed_++ == 0) first_malformed_ = message;
       if (malformed_ > options_.skip_malformed) {
         throw DataError(
-            fmt::format("{}; correct the line{}", message,
+            fmt::format("{}; {}{}", message, wrong.step,
                         options_.skip_malformed == 0
                             ? ", or pass over malformed lines with `skip_malformed` N"
                             : fmt::format(", it is malformed line number {} and {} may be "

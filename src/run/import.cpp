@@ -332,6 +332,7 @@ TextEntries read_entries(const ImportOptions& options) {
     add_row(row, text, options.empty_rows == "drop", entries);
   }
   entries.first_line_doubt = first_line.doubt(entries.example_labels, entries.feature_labels);
+  entries.time_doubt = text.time_doubt();
   entries.malformed = text.malformed();
   return entries;
 }

@@ -10,6 +10,9 @@
 #include "src/run/repeated_run.h"
 #include "src/run/resumed_run.h"
 
+#include <mutex>
+#include <set>
+
 namespace norn::run {
 namespace {
 
@@ -60,6 +63,23 @@ std::shared_ptr<Communicator> ranks_of(const TrainOptions& options) {
 
 Log shared_log(const Log& log, const Communicator& communicator) {
   return communicator.rank() == 0 ? log : Log();
+}
+
+Log warning_once(const Log& log) {
+  struct Said {
+    std::mutex mutex;
+    std::set<std::string> warnings;
+  };
+  const auto said = std::make_shared<Said>();
+  return Log([log, said](LogLevel level, const std::string& message) {
+    if (level == LogLevel::debug) return log.debug(message);
+    if (level == LogLevel::info) return log.info(message);
+    {
+      const std::lock_guard lock(said->mutex);
+      if (!said->warnings.insert(message).second) return;
+    }
+    log.warning(message);
+  });
 }
 
 std::unique_ptr<DataBinding> bind_data(TrainingStart& start, const TrainOptions& options,

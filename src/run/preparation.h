@@ -35,6 +35,9 @@ TrainingStart start_run(const TrainOptions& options, const std::optional<RunReco
 std::shared_ptr<Communicator> ranks_of(const TrainOptions& options);
 /// For what every rank would say: rank 0 says it.
 Log shared_log(const Log& log, const Communicator& communicator);
+/// Passes on what `log` takes, but no warning that was the same before: every candidate of a search
+/// reads the same data.
+Log warning_once(const Log& log);
 
 /// Opens the data of a start, with a model's units where the run begins with its weights; features
 /// of units enter its network.

@@ -63,12 +63,18 @@ class EndTold {
   const TrainObserver& observer_;
 };
 
+// Candidates of a search get their options of the run's.
+TrainOptions telling_once(TrainOptions options) {
+  options.log = warning_once(options.log);
+  return options;
+}
+
 class TrainingRun {
  public:
   /// `on_trained`: the run is a part of a search, and its network is for that.
   TrainingRun(TrainOptions options, const TrainObserver& observer, RunFolder& folder,
               OnTrained on_trained = {})
-      : options_(std::move(options)),
+      : options_(telling_once(std::move(options))),
         observer_(observer),
         on_trained_(std::move(on_trained)),
         folder_(folder),

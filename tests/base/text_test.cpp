@@ -143,6 +143,15 @@ TEST(Text, PrintableShowsEveryLetterButThoseThatAreObeyed) {
   }
 }
 
+TEST(Text, FindsTheFirstByteThatIsNoUtf8) {
+  const auto npos = std::string_view::npos;
+  EXPECT_EQ(find_not_utf8(""), npos);
+  EXPECT_EQ(find_not_utf8("gr\xC3\xBCn \xF0\x9F\x98\x80"), npos);
+  EXPECT_EQ(find_not_utf8("gr\xFCn"), 2u);
+  EXPECT_EQ(find_not_utf8("\xC3\xBC\xC3"), 2u) << "cut off";
+  EXPECT_EQ(find_not_utf8("a\xED\xA0\x80"), 1u) << "a surrogate";
+}
+
 TEST(Text, ValidUtf8ReplacesEachByteThatIsNone) {
   const std::string mark = "\xEF\xBF\xBD";
   EXPECT_EQ(valid_utf8(""), "");

@@ -148,6 +148,48 @@ TEST(TimeColumn, IsTheFourthOrHasANameOrANumber) {
               HasSubstr("no column \"wen\"; did you mean \"when\"?"));
 }
 
+TEST(TimeColumn, AHeaderMustCallTheFourthATimeWhereNoneIsGiven) {
+  for (const char* name :
+       {"timestamp", "TIME", "order_date", "rated_at", "when", "timestamp:float"})
+    EXPECT_EQ(lines_of(fmt::format("user,item,stars,{}\nu,i,9,5\n", name), {}), Lines{"u|i||5"})
+        << name;
+  const std::string words =
+      "t.csv:1: a split by time needs the column of the times, which is column 4 where none is "
+      "given, but the header line calls that \"qty\"; say which it is with `time_column`. It has: "
+      "user, item, price, qty, when";
+  const std::string text = "user,item,price,qty,when\nu,i,9.5,2,2026-01-01\n";
+  EXPECT_EQ(message_of<UsageError>([&] { lines_of(text, {}); }), words);
+  TextOptions named;
+  named.example_column = "user";
+  EXPECT_EQ(message_of<UsageError>([&] { lines_of(text, named); }), words);
+  EXPECT_EQ(message_of<UsageError>([&] { lines_of("user,item,when\nu,i,5\n", named); }),
+            "t.csv:1: a split by time needs the column of the times, which is column 4 where none "
+            "is given, but the header line has 3 columns; say which it is with `time_column`. It "
+            "has: user, item, when");
+  named.time_column = "4";
+  EXPECT_EQ(lines_of(text, named), Lines{"u|i||2"}) << "as it was told";
+}
+
+TEST(TimeColumn, AGuessedOneWithoutTimesOfTodayIsDoubted) {
+  const auto doubt_of = [](const std::string& text, const std::string& column) {
+    TextOptions options;
+    options.times = true;
+    options.time_column = column;
+    TextReader reader("t.csv", text, options);
+    TextRow row;
+    while (reader.next(row)) {
+    }
+    return reader.time_doubt().value_or("");
+  };
+  const std::string counts = "u,i,9.5,2\nu,j,9.5,12\nv,i,1,3\n";
+  EXPECT_EQ(doubt_of(counts, ""),
+            "times are read from column 4, as no other is given, and all are before 1980, the "
+            "latest is \"12\"; say which column has the times with `time_column`");
+  EXPECT_EQ(doubt_of(counts, "4"), "");
+  EXPECT_EQ(doubt_of("196,242,3,881250949\n", ""), "") << "u.data of MovieLens";
+  EXPECT_EQ(doubt_of(counts + "w,i,1,1980-01-01\n", ""), "");
+}
+
 TEST(TimeColumn, ALineAboveTimesIsAHeader) {
   TextOptions third;
   third.time_column = "3";
@@ -166,7 +208,8 @@ TEST(TimeColumn, NamesLineAndValueOfEveryDefect) {
   expect("u,i,1", "the line has 3 columns, column 4 is wanted");
   expect("u,i,1,",
          "the time \"\" is no ISO date (2026-01-31, 2026-01-31T12:30:00Z) and no Unix time "
-         "in seconds or milliseconds; correct the line");
+         "in seconds or milliseconds; correct the line, or say which column has the times with "
+         "`time_column`, or pass over malformed lines with `skip_malformed` N");
   expect("u,i,1,2026-02-30", "the time \"2026-02-30\" is no ISO date");
   expect("u,i,1,1e9", "the time \"1e9\" is no ISO date");
   TextOptions lenient;

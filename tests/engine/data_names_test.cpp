@@ -120,6 +120,27 @@ TEST_F(AutoDataSets, AreNoFeaturesOfUnits) {
   EXPECT_EQ(recipe_facts("auto", sources).examples, 3);
 }
 
+TEST_F(AutoDataSets, TellOfFeaturesThatNoFileHolds) {
+  DataSources sources = files({"a_input", "kinds_input"}, {"kinds_output", "a_output"});
+  const auto told = [&](const std::string& name) {
+    sources.features = {name};
+    return message_of<DataError>([&] { recipe_facts("auto", sources); });
+  };
+  const std::string held = " They hold: a_input, kinds_input, kinds_output, a_output";
+  EXPECT_EQ(
+      told("kinds"),
+      "data set \"kinds\", which has features of items, is in none of the files; did you mean "
+      "\"kinds_input\"?" +
+          held);
+  EXPECT_EQ(
+      told("kind_input"),
+      "data set \"kind_input\", which has features of items, is in none of the files; did you "
+      "mean \"kinds_input\"?" +
+          held);
+  EXPECT_EQ(told("else"),
+            "data set \"else\", which has features of items, is in none of the files." + held);
+}
+
 TEST_F(AutoDataSets, LeaveFilesAloneWhereNothingIsAuto) {
   NetworkDescriptor network = with_data_sets({{LayerKind::input, "a"}});
   EXPECT_NO_THROW(name_data_sets(network, {{folder_ / "missing.nc"}, {}}));

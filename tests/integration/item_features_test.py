@@ -173,11 +173,17 @@ class Searched(ItemFeatures):
         with netCDF4.Dataset(self.path("model.nc")) as file:
             self.assertIn("layer2_featureStart", file.variables)
 
+    def test_what_is_told_of_them_is_told_once(self):
+        self.write_items([[0], [], *self.rows[2:]])
+        said = self.search("model.nc").stderr
+        self.assertGreater(said.count("candidate "), 2, said)
+        self.assertEqual(said.count("of its rows have no entries"), 1, said)
+
     def test_ease_that_is_chosen_has_none_and_says_so(self):
         self.settings = ["--epochs", 1, "--budget", 5000, "--rate", 1e-7, "--seed", 1]
         said = self.search("model.nc").stderr
-        told = ("EASE, which is chosen, has no features of items: adding new ones needs --known-features, or choose --recipe sigmoid or "
-                "softmax")
+        told = ("EASE, which is chosen, has no features of items: adding new items needs those of the known ones again, or choose --recipe "
+                "sigmoid or softmax")
         self.assertEqual(told in said, self.network()["Training"].get("Method") == "Ease", said)
         self.succeed("predictor", "-n", "model.nc", "--data", "train.nc", "-k", "3", "-s", "recommended.txt")
 

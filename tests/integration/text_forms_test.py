@@ -149,6 +149,20 @@ class Tables(Trained):
         self.fail_with(2, "--request-header is for --requests; --data has no header line", "predictor", "-n", "model.nc", "--data",
                        "train.nc", "-s", "recs.txt", "--request-header", "yes")
 
+    def test_begin_with_names_over_two_columns(self):
+        rows = f"anna,{self.names[1]}\nbob,{self.names[2]}\n"
+        told = ("the first line is taken for the names of columns: user, item; say with --request-header no that it is a request, or yes, "
+                "that it is none")
+        for head, more, wanted, tells in (("user,item\n", (), ["anna", "bob"], True),
+                                          ("user,item\n", ("--request-header", "yes"), ["anna", "bob"], False),
+                                          ("user,item\n", ("--request-header", "no"), ["user", "anna", "bob"], False),
+                                          (f"user,{self.names[3]}\n", (), ["user", "anna", "bob"], False),
+                                          ("cleo,new\n", (), ["cleo", "anna", "bob"], False)):
+            self.write("t.csv", head + rows)
+            done = self.predictor("-k", "3", *more, requests="t.csv")
+            self.assertEqual(list(read_recommendations(self.path("recs.txt"))), wanted, head)
+            self.assertEqual(told in done.stderr, tells, done.stderr)
+
     def test_begin_with_a_header_line_or_not_as_filters(self):
         listed = self.names[:30]
         self.write("plain.csv", "".join(f"{self.examples[0]},{name}\n" for name in listed))

@@ -58,8 +58,10 @@ class Training(ProgramTest):
         self.assertLess(float(lines[-1].group(3)), float(lines[0].group(3)))
         self.assertRegex(done.stderr, r"examples/s; model model\.nc")
 
-    def test_quiet_leaves_stderr_empty(self):
-        self.assertEqual(self.train("--quiet").stderr, "")
+    def test_quiet_says_nothing(self):
+        for words in ((), ("--log-format", "dsstne"), ("--log-format", "text")):
+            done = self.train("--quiet", "--force", *words)
+            self.assertEqual((done.stdout, done.stderr), ("", ""))
 
     def test_flags_win_over_the_training_block_which_wins_over_defaults(self):
         self.train("-e", "2", "-alpha", "0.5", "-mu", "0.25", "-lambda1", "0.125", "-b", "16")

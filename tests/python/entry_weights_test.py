@@ -164,3 +164,27 @@ def test_networks_of_names_read_values(baskets, counts):
              for one, y in ((network, counts), (network, baskets.matrix), (plain, baskets.matrix))]
     assert costs[0] != costs[1] != costs[2]
     assert sp.issparse(counts)
+
+
+def test_weights_with_labels_are_of_the_same_examples_and_features(baskets, counts, draw):
+    rows, columns = counts.shape
+    users, items = [f"user {row}" for row in range(rows)], [f"item {column}" for column in range(columns)]
+    data = norn.Dataset(baskets.matrix, example_labels=users, feature_labels=items)
+    fitted(data, sample_weight=norn.Dataset(counts, example_labels=users, feature_labels=items))
+    order = np.roll(np.arange(rows), int(draw.integers(1, rows)))
+    other = norn.Dataset(counts[order], example_labels=[users[row] for row in order], feature_labels=items)
+    with pytest.raises(norn.DataError, match=f"`sample_weight`: row 0 is 'user {order[0]}', and that of `user_items` is 'user 0'; give the "
+                                             "same examples in the same order"):
+        fitted(data, sample_weight=other)
+    with pytest.raises(norn.DataError, match="`sample_weight`: column 0 is 'item 1', and that of `user_items` is 'item 0'; give the same "
+                                             "features in the same order"):
+        fitted(data, sample_weight=norn.Dataset(counts, example_labels=users, feature_labels=[*items[1:], items[0]]))
+
+
+def test_weights_are_called_as_their_caller_does(baskets, counts):
+    for name in ("weights", "sample_weight"):
+        with pytest.raises(norn.UsageError, match=f"^`{name}`: has the shape .*, expected one for each of") as caught:
+            fitted(baskets.matrix, **{name: np.ones(counts.shape[0] - 1)})
+        assert caught.value.problems[0]["message"].startswith(f"`{name}`")
+        with pytest.raises(norn.UsageError, match=f"^`{name}`: has the shape .* give a matrix with a weight"):
+            fitted(baskets.matrix, **{name: counts[1:]})

@@ -258,3 +258,12 @@ def test_what_there_is_no_interval_of(parts, trained):
             whole.interval("ndcg@5", level)
     with pytest.raises(norn.UsageError, match="`per_example`"):
         one.evaluate(known, held, per_example=np.ones(3))
+
+
+def test_models_of_other_units_are_not_compared(draw):
+    one, other = int(draw.integers(5, 9)), int(draw.integers(9, 15))
+    def model(units):
+        return norn.Recommender(epochs=1, hidden=2, seed=1).fit(np.tri(20, units, dtype=np.float32))
+    with pytest.raises(norn.UsageError, match=f"`b`: ranks {other} units, and `a` {one}; compare models of the same units, as both "
+                                              "have after `add_items` of the same items"):
+        norn.compare(model(one), model(other), np.tri(20, one, dtype=np.float32), np.tri(20, one, dtype=np.float32))

@@ -92,3 +92,11 @@ def test_pairs_that_are_there_twice_add_up(trained, baskets, draw):
     data = norn.Dataset(matrix)
     assert (data.matrix != summed).nnz == 0 and data.entries == summed.nnz
     assert (matrix.indices == before).all()  # what was given stays
+
+
+def test_layers_beside_each_other_are_shown_so():
+    network = {"Layers": [{"Name": "a", "Kind": "Input", "N": 5, "DataSet": "a"}, {"Name": "b", "Kind": "Input", "N": 6, "DataSet": "b"},
+                          {"Name": "Both", "Kind": "Hidden", "N": 4, "Source": ["a", "b"]},
+                          {"Name": "Beside", "Kind": "Hidden", "N": 3, "Source": "a"},
+                          {"Name": "Out", "Kind": "Output", "N": 7, "DataSet": "w", "Source": ["Both", "Beside"]}]}
+    assert repr(norn.Network.from_json(network)) == "Network: a 5 + b 6 -> Both 4 + Beside 3 -> Out 7, not trained"

@@ -9,6 +9,7 @@ import sys
 import time
 
 import norn
+import numpy as np
 import pytest
 import scipy.sparse as sp
 
@@ -122,3 +123,25 @@ def test_what_is_given_in_memory_must_be_whole(search, tmp_path):
     with pytest.raises(norn.DataError, match="finite"):
         norn.tune.Study(tmp_path / "study", network, SPACE, sp.csr_matrix([[float("nan")]]), validation=0.2).run()
     assert not list(tmp_path.glob("study/*.nc"))
+
+
+def test_features_of_items_come_from_files(draw, tmp_path):
+    """As docs/user/item_features.md says."""
+    items = [f"film {item}" for item in range(8)]
+    films = norn.Dataset(np.tri(60, 8, dtype=np.float32), feature_labels=items, name="films")
+    of_items = draw.random((8, 3)) < 0.7
+    of_items[0] = True
+    kinds = norn.Dataset(of_items.astype(np.float32), example_labels=items, feature_labels=["a", "b", "c"], name="kinds")
+    with pytest.raises(norn.UsageError, match="`item_features`: a study takes features of items from files: give `data` as the paths of "
+                                              "both, and a descriptor as `network` whose Output layer names them"):
+        norn.tune.Study(tmp_path / "study", norn.Recommender(), SPACE, films, item_features=kinds)
+    network = {"Recipe": "softmax", "Layers": [{"Name": "Input", "DataSet": "films_input"},
+                                               {"Name": "Output", "DataSet": "films_output", "Features": "kinds_input"}]}
+    files = [file for one in (films, kinds) for file in one.to_netcdf(tmp_path / f"{one.name}.nc")]
+    study = norn.tune.Study(tmp_path / "study", network, {"Training.Alpha": SPACE["Training.Alpha"]}, files, validation=0.1, epochs=1,
+                            trials=2, start=2, halving=0, confirm=1, seeds=1, known=[], workers=1, threads=1)
+    study.run()
+    model = study.best_model()
+    assert model.network_.descriptor["Layers"][2]["Features"] == "kinds_input"
+    model.add_items({"film 8": ["a"]})
+    assert model.labels[-1] == "film 8"

@@ -32,6 +32,9 @@ command_lines() {
     "$bin/$program" --help
     printf '```\n'
   done
+  printf '\n## norn add-items\n\nOf the package for Python ([item_features.md](item_features.md)).\n\n```\n'
+  env PYTHONPATH="$bin/../python" build/venv/bin/python -B -m norn add-items --help
+  printf '```\n'
 }
 
 stale=0
@@ -54,17 +57,17 @@ put docs/user/descriptor.md "$bin/descriptor_reference" markdown
 put configs/schema/network.schema.json "$bin/descriptor_reference" schema
 put docs/user/machines.md "$bin/descriptor_reference" machine-markdown
 put configs/schema/machine.schema.json "$bin/descriptor_reference" machine-schema
-put docs/user/command_line.md command_lines
 put python/norn/report/metrics.json "$bin/descriptor_reference" metrics
 put python/norn/tune/trial_options.json "$bin/descriptor_reference" trial-options
 put python/norn/data/text_formats.json "$bin/descriptor_reference" text-formats
 put configs/schema/log.schema.json /usr/bin/python3 tools/dev/log_schema.py
 put docs/user/errors.md /usr/bin/python3 tools/dev/error_reference.py
 if [ -e "$bin/../python/norn/_core.abi3.so" ] && [ -x build/venv/bin/python ]; then
+  put docs/user/command_line.md command_lines
   put python/norn/_setting_types.py env PYTHONPATH="$bin/../python" build/venv/bin/python -B tools/dev/setting_types.py
   put docs/user/python_api.md env PYTHONPATH="$bin/../python" build/venv/bin/python -B tools/dev/python_reference.py
 else
-  echo "docs/user/python_api.md was left as it is: the Python package is not built (tools/dev/python_venv.sh)"
+  echo "docs/user/command_line.md and python_api.md were left as they are: the Python package is not built (tools/dev/python_venv.sh)"
   [ "${CI:-}" != true ] || stale=1
 fi
 exit "$stale"

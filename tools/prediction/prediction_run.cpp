@@ -170,6 +170,7 @@ class PredictionRun {
     text.format = TextFormat::named(format);
     text.header = header;
     text.skip_malformed = options_.skip_malformed;
+    text.any_bytes = true;
     return text;
   }
 

@@ -33,8 +33,9 @@ void add_request_options(PredictorOptions& options, CommandLine& line) {
   line.option("--model", "-n", "FILE", options.model, "trained model (NetCDF), ours or DSSTNE's")
       .required = true;
   line.option("--dataset", "-d", "NAME", options.dataset,
-              "the input layer is the one that reads the data set NAME_input (or NAME); needed "
-              "only when the model has several inputs");
+              "--requests are what the data set NAME_input (or NAME) held in training, which is "
+              "checked; without it they feed the model's one input layer, and a model with several "
+              "takes --data");
   line.option("--requests", "-r", "FILE", options.requests,
               "examples to predict for, as text: example<TAB>feature:feature:... or another "
               "--request-format; a file, a folder or .gz");
@@ -43,7 +44,8 @@ void add_request_options(PredictorOptions& options, CommandLine& line) {
   line.choice(
       "--request-header", "", header_words(), options.request_header,
       fmt::format("whether --requests of {} begin with a line of column names; auto: when the "
-                  "first value is no number",
+                  "first value is no number, and a first line such as user,item, which names no "
+                  "feature of the model, is passed over with a warning",
                   columns_names()));
   line.choice(
           "--values", "",

@@ -16,7 +16,7 @@ class TextRequests final : public RequestSource {
   explicit TextRequests(const TextRequestSettings& settings)
       : settings_(settings),
         text_(options(settings)),
-        text_rows_(settings.file, text_),
+        text_rows_(settings.file, text_, settings.features),
         rows_(text_.values != TextValues::ignore) {}
 
   void begin(const Network& network) override { batch_ = network.batch(); }
@@ -40,6 +40,11 @@ class TextRequests final : public RequestSource {
   }
 
   void report(const Log& log) const override {
+    if (text_rows_.passed_over())
+      log.warning(fmt::format(
+          "{}: the first line is taken for the names of columns: {}; say with --request-header no "
+          "that it is a request, or yes, that it is none",
+          text_rows_.place(), *text_rows_.passed_over()));
     if (unknown_ > 0)
       log.warning(fmt::format(
           "{} of the {} features of the requests are unknown to the model and were left out, first "

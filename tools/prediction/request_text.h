@@ -3,7 +3,9 @@
 
 #include "norn/data/label_index.h"
 #include "norn/data/text_reader.h"
+#include "src/data/first_line.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +17,10 @@ namespace norn::tools {
 /// appear first. Other formats are read line by line.
 class RequestText {
  public:
-  RequestText(const std::filesystem::path& file, const TextOptions& options);
+  /// `known`: features of the model; null: they are numbers. A first line that seems to be names of
+  /// columns, and has none of them, is passed over where nobody has said what it is.
+  RequestText(const std::filesystem::path& file, const TextOptions& options,
+              const LabelIndex* known);
   /// As TextReader::next().
   bool next(TextRow& row);
   /// file:line of the row read last, or of what is held in memory the file.
@@ -23,6 +28,8 @@ class RequestText {
   /// As TextReader's.
   Index malformed() const { return reader_.malformed(); }
   const std::string& first_malformed() const { return reader_.first_malformed(); }
+  /// The first line, where it was passed over.
+  const std::optional<std::string>& passed_over() const { return passed_over_; }
 
  private:
   struct Entry {
@@ -31,8 +38,11 @@ class RequestText {
     float value;
   };
   void hold();
+  void pass_over_names(const FirstLineCheck& check);
 
   TextReader reader_;
+  const LabelIndex* known_;
+  std::optional<std::string> passed_over_;
   bool valued_;
   bool held_;  // or will be with the first row
   LabelIndex examples_;

@@ -289,7 +289,8 @@ CommandLine trainer_command_line(TrainerOptions& options) {
       "because mpirun kills its ranks about a second "
       "after SIGTERM. A second SIGINT ends at once.");
   line.remark(
-      "On stdout stands one line an epoch; costs are means over examples, summed over units. "
+      "On stdout stands one line an epoch, with --quiet none; costs are means over examples, "
+      "summed over units. "
       "Everything else goes to stderr. Scripts read --run-dir's log.jsonl, not these lines.");
   return line;
 }

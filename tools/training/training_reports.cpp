@@ -14,10 +14,11 @@
 
 namespace norn::tools {
 TrainingReports::TrainingReports(Console& console, const run::RunBeginning& run,
-                                 const std::string& format)
+                                 const std::string& format, bool quiet)
     : console_(console),
       run_(run),
       is_dsstne_(format == "dsstne"),
+      quiet_(quiet),
       progress_(console, run.epochs * run.examples - run.first_examples, "examples") {}
 
 TrainingReports::~TrainingReports() {
@@ -66,6 +67,7 @@ void TrainingReports::tell_epoch(const std::string& held_out) {
 }
 
 void TrainingReports::print(const std::string& line) {
+  if (quiet_) return;
   errno = 0;
   if ((std::fputs(line.c_str(), stdout) < 0 || std::fflush(stdout) != 0) && errno == EPIPE)
     print_no_more();

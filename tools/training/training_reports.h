@@ -11,10 +11,11 @@
 namespace norn::tools {
 
 /// Passes what happens to rank 0's console: progress on stderr, a line an epoch on stdout.
-/// `format`: "text" for people, "dsstne" for scripts that read DSSTNE's lines.
+/// `format`: "text" for people, "dsstne" for scripts that read DSSTNE's lines. `quiet`: no lines.
 class TrainingReports {
  public:
-  TrainingReports(Console& console, const run::RunBeginning& run, const std::string& format);
+  TrainingReports(Console& console, const run::RunBeginning& run, const std::string& format,
+                  bool quiet);
   /// An epoch whose validation has not come is told.
   ~TrainingReports();
   TrainingReports(const TrainingReports&) = delete;
@@ -31,6 +32,7 @@ class TrainingReports {
   Console& console_;
   run::RunBeginning run_;
   bool is_dsstne_;
+  bool quiet_;
   std::optional<EpochReport> untold_;  ///< waits for its validation
   Progress progress_;
 };

@@ -103,7 +103,7 @@ class TrainerRun {
     run::TrainObserver observer;
     if (session_.rank() != 0) return observer;
     observer.on_begin = [this](const run::RunBeginning& run) {
-      reports_.emplace(console_, run, options_.log_format);
+      reports_.emplace(console_, run, options_.log_format, options_.run.quiet);
     };
     observer.on_end = [this] { reports_.reset(); };
     observer.on_step = [this](const StepReport& report) { reports_->step(report); };

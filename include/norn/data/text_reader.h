@@ -42,14 +42,15 @@ struct TextOptions {
   float missing_value = 0;
   Index skip_malformed = 0;                ///< this many malformed lines are passed over
   std::string format_option = "`format`";  ///< what its user calls `format`, for messages
+  bool any_bytes = false;  ///< labels that are no UTF-8 are taken, as models of old files have some
 
   // CSV and TSV. Columns by number, from 1, or by the name that the header line gives them.
   HeaderLine header = HeaderLine::automatic;
   std::string example_column = "1";
   std::string feature_column = "2";
   std::string value_column = "3";
-  bool times = false;  ///< whether each line has a time, in this column
-  std::string time_column = "4";
+  bool times = false;       ///< whether each line has a time, in this column
+  std::string time_column;  ///< empty: the fourth, which a header line must call a time
 };
 
 /// One line. The views are valid until the next row is read.
@@ -74,8 +75,8 @@ class RowParser;
 class TextLines;
 
 /// Reads rows of a file, of the files in a folder (sorted by name), or of text in memory; gzip is
-/// unpacked. Malformed lines, values that are not finite and labels with separators in them throw
-/// DataError naming file, line, value and next step.
+/// unpacked. Malformed lines, values that are not finite, labels that are no UTF-8 and labels with
+/// separators in them throw DataError naming file, line, value and next step.
 class TextReader {
  public:
   TextReader(const std::filesystem::path& path, const TextOptions& options);
@@ -92,6 +93,9 @@ class TextReader {
   /// Of CSV and TSV whose columns nobody has named, and of which nobody has said whether they begin
   /// with names; else null.
   const FirstLine* first_line() const;
+  /// What to say of times whose column nobody has named, where they seem to be none; to be asked
+  /// after the last row.
+  std::optional<std::string> time_doubt() const;
   /// The path or name that it was opened with.
   const std::string& name() const { return name_; }
   /// file:line of the row read last.
@@ -105,6 +109,7 @@ class TextReader {
  private:
   void begin();
   bool next_line();
+  void require_utf8(const TextRow& row) const;
 
   TextOptions options_;
   TextFormat format_;

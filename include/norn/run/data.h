@@ -26,6 +26,8 @@ struct TextEntries {
   Index malformed = 0;  ///< lines passed over
   /// Where nobody said whether text in columns begins with their names, and the guess may be wrong.
   std::optional<std::string> first_line_doubt;
+  /// Where nobody said which column has the times, and those of the fourth seem to be none.
+  std::optional<std::string> time_doubt;
 };
 
 /// Reads what import_files() would: of `options` count `input`, `format`, the columns, `header`,

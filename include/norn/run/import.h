@@ -50,7 +50,7 @@ struct ImportOptions {
   std::string example_column = "1";       ///< of CSV and TSV: number or name
   std::string feature_column = "2";
   std::string value_column = "3";
-  std::string time_column = "4";       ///< of a split by time
+  std::string time_column;  ///< of a split by time; empty: 4, if a header calls it a time
   std::string libsvm_labels = "auto";  ///< columns from 0, or names; auto: by the header line
 
   // What is not as expected.

@@ -190,8 +190,8 @@ def _read_by_engine(path: pathlib.Path, wanted: Wanted, place: str) -> Entries |
         time = wanted.time or _usual_time(names)
         if time is not None:
             settings["time_column"] = time
-    examples, features, values, times, example_labels, feature_labels, doubt = _core.read_entries(settings)
-    if doubt:
+    examples, features, values, times, example_labels, feature_labels, *doubts = _core.read_entries(settings)
+    for doubt in filter(None, doubts):
         _log.warning("%s: %s", place, doubt)
     return Entries(examples.view(np.int32), features.view(np.int32), values, from_text(example_labels) or [],
                    from_text(feature_labels) or [], place, times)

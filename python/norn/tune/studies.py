@@ -102,6 +102,9 @@ class Study:
                  known: Sequence[Path] | None = None,
                  machine: Path | None = None, device: str | None = None, precision: str | None = None,
                  **settings: Unpack[TrialSettings]) -> None:
+        if "item_features" in settings:
+            raise UsageError("`item_features`: a study takes features of items from files: give `data` as the paths of both, and a "
+                             "descriptor as `network` whose Output layer names them in \"Features\" (docs/user/item_features.md)")
         self.folder = pathlib.Path(os.path.abspath(_words.path_of("folder", folder)))
         self._parts = {"network": network, "space": space, "data": data, "validation": validation, "executor_settings": executor_settings}
         own = {"device": device, "precision": precision, **settings}

@@ -6,6 +6,7 @@
 #include "src/base/text.h"
 #include "src/data/image_augmentation.h"
 #include "src/data/stored_values.h"
+#include "src/engine/data/data_names.h"
 #include "src/engine/data/device_dataset.h"
 #include "src/engine/data/listed_sets.h"
 #include "src/engine/data/unit_feature_sets.h"
@@ -27,10 +28,7 @@ const ListedSet& choose(const std::vector<ListedSet>& all, const NetworkDescript
   if (!best) {
     const std::vector<std::string> names = names_of_sets(all);
     throw DataError(
-        problem_of(network, number, "DataSet",
-                   fmt::format("data set \"{}\" is in none of the files{} They hold: {}",
-                               layer.dataset, did_you_mean(layer.dataset, names, "."), join(names)),
-                   where)
+        problem_of(network, number, "DataSet", in_none_of_files(layer.dataset, names), where)
             .text());
   }
   return *best;

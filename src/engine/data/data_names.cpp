@@ -40,6 +40,9 @@ std::string name_of_pair(const std::vector<std::string>& names,
         "of a descriptor is; write them again with another one",
         pairs.front()));
   }
+  for (const std::string& name : features)
+    if (!name.empty() && !has(names, name))
+      throw DataError(in_none_of_files(name, names, ", which has features of items,"));
   const std::string what =
       pairs.empty() ? "they hold no NAME_input with a NAME_output"
                     : fmt::format("they hold {} pairs of NAME_input and NAME_output", pairs.size());
@@ -54,6 +57,16 @@ bool is_auto(const LayerDescriptor& layer, const std::vector<std::string>& names
 }
 
 }  // namespace
+
+std::string in_none_of_files(const std::string& name, const std::vector<std::string>& held,
+                             std::string_view what_for) {
+  // A set by the name that importer was given is its input: features of items are.
+  const std::string input = name + std::string(kInputEnding);
+  const std::string hint = has(held, input) ? fmt::format("; did you mean \"{}\"?", input)
+                                            : did_you_mean(name, held, ".");
+  return fmt::format("data set \"{}\"{} is in none of the files{} They hold: {}", name, what_for,
+                     hint, join(held));
+}
 
 std::vector<ListedSet> list_sets(const DataSources& sources) {
   std::vector<ListedSet> all;
@@ -108,10 +121,7 @@ RecipeFacts recipe_facts(const std::string& dataset, const DataSources& sources)
   const std::string name =
       by_role ? name_of_pair(names, sources.features) + std::string(kOutputEnding) : dataset;
   const ListedSet* set = find_set(sets, name, true);
-  if (!set)
-    throw DataError(fmt::format(
-        "data set \"{}\", which a recipe is to be made for, is in none of the files. They hold: {}",
-        name, join(names)));
+  if (!set) throw DataError(in_none_of_files(name, names, ", which a recipe is to be made for,"));
   const DatasetInfo& info = set->info;
   if (!info.gives_sparse_batches())
     throw UsageError(

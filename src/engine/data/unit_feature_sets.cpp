@@ -5,6 +5,7 @@
 #include "norn/base/error.h"
 #include "src/base/text.h"
 #include "src/data/stored_values.h"
+#include "src/engine/data/data_names.h"
 #include "src/engine/data/listed_sets.h"
 #include "src/nn/graph.h"
 #include "src/nn/naming.h"
@@ -163,10 +164,7 @@ void attach(NetworkDescriptor& network, std::size_t number, const std::vector<Li
   const std::vector<std::string> names = names_of_sets(sets);
   if (!set)
     throw DataError(problem_of(network, number, "Features",
-                               fmt::format("Features: data set \"{}\" is in none of the files{} "
-                                           "They hold: {}",
-                                           layer.features, did_you_mean(layer.features, names, "."),
-                                           join(names)),
+                               "Features: " + in_none_of_files(layer.features, names),
                                sources.where)
                         .text());
   const ListedSet* target = find_set(sets, layer.dataset, true);

@@ -158,9 +158,8 @@ std::vector<std::string> lines_of(const SearchStory& story, const std::vector<Fi
   lines.push_back(line);
   if (facts.features > 0 && !findings[conclusion.chosen.number].candidate.is_network())
     lines.push_back(
-        "EASE, which is chosen, has no features of items: adding new ones needs `known_features`, "
-        "or "
-        "choose `recipe` sigmoid or softmax");
+        "EASE, which is chosen, has no features of items: adding new items needs those of the "
+        "known ones again, or choose `recipe` sigmoid or softmax");
   if (conclusion.still_rises)
     lines.push_back(fmt::format(
         "{} still rose at the end of its training: a longer one, or a higher rate, may be better",
