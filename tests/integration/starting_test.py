@@ -86,7 +86,7 @@ class Readers(ProgramTest):
 
     def test_of_all_that_is_said_that_go_do_not_end_the_run(self):
         done = subprocess.run(["bash", "-c", '"$0" "$@" 2>&1 | head -1; exit ${PIPESTATUS[0]}', str(BIN / "trainer"), "-c", "net.json",
-                               "-i", "train.nc", "-n", "model.nc", "-e", "30", "--quiet"], cwd=self.folder, capture_output=True,
+                               "-i", "train.nc", "-n", "model.nc", "-e", "30"], cwd=self.folder, capture_output=True,
                               timeout=LIMIT_SECONDS)
         self.assertEqual(done.returncode, 0)
         self.assertTrue(self.path("model.nc").exists())
@@ -125,14 +125,15 @@ class Readers(ProgramTest):
 
     def test_of_the_last_epoch_that_go_leave_the_run_a_success(self):
         gate = Gate(self.path("gate"), "rename", "model.nc")
-        command = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", "1", "--ops", "--quiet",
-                   "--log-format", "dsstne"]
+        command = [str(BIN / "trainer"), "-c", "net.json", "-i", "train.nc", "-n", "model.nc", "-e", "1", "--ops", "--log-format", "dsstne"]
         with subprocess.Popen(command, cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               env=gate.environment) as run:
             self.assertIn("Epoch 1,", run.stdout.readline())
             run.stdout.close()
             gate.open()
-            self.assertEqual((run.stderr.read(), run.wait()), ("", 0))
+            said = run.stderr.read()
+        self.assertEqual(run.returncode, 0, said)
+        self.assertNotIn("reader", said)
         self.assertTrue(self.path("model.nc").exists())
 
 
