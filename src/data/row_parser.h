@@ -12,8 +12,9 @@
 /// One text format each: how a line becomes a row.
 namespace norn {
 
-/// A line that does not follow its format; the reader adds file and line number.
 constexpr const char* kCorrect = "correct the line";
+
+/// A line that does not follow its format, and what to do; the reader adds file and line number.
 struct Malformed {
   std::string problem;
   std::string step = kCorrect;
