@@ -430,6 +430,21 @@ def test_words_over_values_of_one_form_are_said_whatever_they_are(draw, tmp_path
     assert not caplog.records
 
 
+def test_an_index_that_is_no_utf8_is_refused_with_its_line(programs, tmp_path):
+    (tmp_path / "t.txt").write_text("ann,soap\nbob,tea\n")
+    (tmp_path / "t.csv.xz").write_bytes(lzma.compress(b"ann,soap\nbob,tea\n"))
+    index = tmp_path / "old.index"
+    index.write_bytes("soap\t0\ncafé\t1\n".encode("latin1"))
+    for command in ([programs / "importer", "--input", tmp_path / "t.txt"],
+                    [programs / "importer", "--samples", index, "--features", tmp_path / "none", "--input", tmp_path / "t.txt"],
+                    [sys.executable, "-B", "-m", "norn", "import", tmp_path / "t.csv.xz"]):
+        words = [] if "--samples" in command else ["--features", index]
+        done = subprocess.run([*command, *words, "--name", "shop", "--output", tmp_path / "a.nc", "-q"], capture_output=True, text=True)
+        assert done.returncode == 3 and not (tmp_path / "a.nc").exists()
+        assert done.stderr.split(": error: ")[1] == (f'{index}:2: "caf\\xe9": the byte 0xe9 is no UTF-8; convert the index first, for '
+                                                     "example with iconv -f latin1 -t utf-8\n")
+
+
 def test_norn_import_says_that_it_takes_names_for_data(tmp_path):
     for name, packed, called in (("t.csv", bytes, "norn import"), ("t.csv.xz", lzma.compress, "norn"), ("t.txt", bytes, "norn import")):
         (tmp_path / name).write_bytes(packed(b"user_id,item_id\n1,10\n2,10\n"))
