@@ -17,7 +17,7 @@ from .recommender import Recommender
 if TYPE_CHECKING:
     import pandas
 
-    from ._types import Matrices, Matrix
+    from ._types import Matrices, Matrix, Units
 
 Verdict = Literal["a", "b", "no difference"]
 _VERDICTS: dict[int, Verdict] = {-1: "a", 0: "no difference", 1: "b"}
@@ -99,12 +99,12 @@ def _ranked_units(model: Recommender, layer: str) -> int:
 
 def compare(a: Recommender, b: Recommender, user_items: Matrices | tuple[Matrices, Matrices], held_out: Matrices | None = None, *,
             k: int | Iterable[int] = (10, 20, 100), keep_seen: bool = False, layer: str = "", level: float = 0.95, resamples: int = 2000,
-            seed: int = 1, also: str | Iterable[str] = (), trained_on: Matrix | None = None) -> Comparison:
+            seed: int = 1, also: str | Iterable[str] = (), trained_on: Matrix | None = None, items: Units | None = None) -> Comparison:
     """Evaluates two models on the same users, and says how much they differ and whether that may be chance: a bootstrap over the users for
     intervals of b - a, and a test in which the two change places for a random half of the users.
 
     a, b: models with the same units; those of other numbers of units are refused.
-    user_items, held_out, k, keep_seen, layer, also, trained_on: as for `Recommender.evaluate`.
+    user_items, held_out, k, keep_seen, layer, also, trained_on, items: as for `Recommender.evaluate`.
     level: the share of the resampled differences that lie in an interval, above 0 and below 1.
     resamples: how often users are drawn, for the intervals and for the test, at most 100,000. No p is below 1 / (resamples + 1).
     seed: of the draws; the same seed gives the same numbers.
@@ -121,5 +121,5 @@ def compare(a: Recommender, b: Recommender, user_items: Matrices | tuple[Matrice
     drawn = Resampling.of(level, resamples, seed)
     lengths, names = list(k) if isinstance(k, Iterable) else k, also if isinstance(also, str) else list(also)
     both = [one.evaluate(user_items, held_out, k=lengths, keep_seen=keep_seen, per_example=True, layer=layer, also=names,
-                         trained_on=trained_on) for one in (a, b)]
+                         trained_on=trained_on, items=items) for one in (a, b)]
     return Comparison(both[0], both[1], *drawn)

@@ -34,6 +34,11 @@ class Resampling(NamedTuple):
         return cls(float(level), count("resamples", resamples, 1, 100_000), count("seed", seed, 0, 2**64 - 1))
 
 
+def lengths_of(k: int | Iterable[int]) -> list[int]:
+    """Lengths of lists, of one or several. Raises UsageError for what is none."""
+    return [count("k", one) for one in (k if isinstance(k, Iterable) else [k])]
+
+
 def asked_metrics(also: str | Iterable[str], trained_on: object, propensity: object) -> list[str]:
     """Names of metrics that are asked for. Raises UsageError where what they take is not there."""
     names = [also] if isinstance(also, str) else list(also)
@@ -53,9 +58,9 @@ def asked_metrics(also: str | Iterable[str], trained_on: object, propensity: obj
 class Evaluation(Mapping[str, float]):
     """The evaluator's numbers, a mapping from names such as "ndcg@10" to float. `Recommender.evaluate` makes it.
 
-    Beside them it has the attributes `examples` (with held-out units), `skipped` (examples without), `units` (of the
-    catalogue), `hidden` (held-out units that were left out as seen) and `cost` (mean over the examples). `per_example` has, where
-    it was asked for, by the same names float64 [users], nan for users without held-out units; of metrics that are no means nothing.
+    Beside them it has the attributes `examples` (with held-out units), `skipped` (examples without), `units` (that are ranked: the
+    catalogue, or `items`), `hidden` (held-out units that were left out as seen) and `cost` (mean over the examples). `per_example` has,
+    where it was asked for, by the same names float64 [users], nan for users without held-out units; of metrics that are no means nothing.
     `confusion`, where it was asked for, is int64 [classes, classes]: examples by their true class (row) and the one that was ranked
     first (column). `intervals`, where it was asked for, has (low, high) by the names of `per_example`, nan with fewer than two examples.
     """

@@ -64,22 +64,23 @@ class _Set:
 
 def table_of(given: Any, labels: Iterable[Any] | None, items: int, argument: str) -> Table:
     """Features of `items` items with these labels. A dictionary goes by label, or number where there are none: items that do not exist
-    are named and counted, and left out; those that are missing have no features. Of a Dataset rows go by their labels, too."""
-    if not isinstance(given, Mapping):
-        return _by_row(given, labels, items, argument)
+    are named and counted, and left out; those that are missing have no features, as who uses the table tells. Of a Dataset rows go by
+    their labels, too."""
     numbers = {str(label): number for number, label in enumerate(range(items) if labels is None else labels)}
-    names = Named()
-    matrix = by_name(given, numbers, names, argument)
-    return Table(matrix, list(names.numbers))
+    if isinstance(given, Mapping):
+        names = Named()
+        table = Table(by_name(given, numbers, names, argument), list(names.numbers))
+    else:
+        table = _by_row(given, None if labels is None else numbers, items, argument)
+    return table
 
 
-def _by_row(given: Any, labels: Iterable[Any] | None, items: int, argument: str) -> Table:
+def _by_row(given: Any, numbers: Mapping[str, int] | None, items: int, argument: str) -> Table:
     matrix = matrix_of_items(given, argument)
     words, rows = getattr(given, "feature_labels", None), getattr(given, "example_labels", None)
-    if labels is not None and rows is not None:
-        numbers = {str(label): number for number, label in enumerate(labels)}
+    if numbers is not None and rows is not None:
         known = np.array([row for row, label in enumerate(rows) if label in numbers], dtype=np.int64)
-        _tell_of_items([label for label in rows if label not in numbers], [label for label in numbers if label not in set(rows)], argument)
+        _tell_of_items([label for label in rows if label not in numbers], argument)
         to = np.array([numbers[rows[row]] for row in known], dtype=np.int64)
         turn = scipy.sparse.csr_matrix((np.ones(len(known), np.float32), (to, known)), shape=(items, len(rows)))
         return Table((turn @ matrix).tocsr(), words)
@@ -104,8 +105,7 @@ def matrix_of_items(given: Any, argument: str = "item_features") -> Any:
 def by_name(given: Mapping[Any, Any], rows: Mapping[str, int], names: Named, argument: str = "item_features") -> Any:
     """CSR [len(rows), features] of a dictionary from items to lists of features, or to dictionaries from them to numbers. What is no item
     and what is no feature is told."""
-    there = {str(item) for item in given}
-    _tell_of_items([str(item) for item in given if str(item) not in rows], [item for item in rows if item not in there], argument)
+    _tell_of_items([str(item) for item in given if str(item) not in rows], argument)
     entries: list[tuple[int, int, float]] = []
     missing = 0
     for item, of_item in given.items():
@@ -167,6 +167,15 @@ def in_columns(given: Any, matrix: Any, names: Sequence[str] | None, features: i
     return (matrix @ turn).tocsr()
 
 
+def tell_of_missing(table: Table, labels: Iterable[Any] | None, argument: str) -> None:
+    """Items without features, of a table that the engine does not get: it tells of its own."""
+    rows = np.flatnonzero(np.asarray((table.matrix != 0).sum(axis=1)).ravel() == 0)
+    if len(rows):
+        named = None if labels is None else list(labels)
+        _log.warning("`%s`: %d items have none: %s", argument, len(rows), _shown([str(row if named is None else named[row])
+                                                                                 for row in rows[:4]]))
+
+
 def tell_of_empty(matrix: Any, labels: Sequence[str] | None) -> None:
     """New items of which nothing is known."""
     empty = np.flatnonzero(np.diff(matrix.indptr) == 0)
@@ -175,11 +184,9 @@ def tell_of_empty(matrix: Any, labels: Sequence[str] | None) -> None:
         _log.warning("`item_features`: %d items have none, and get what all items have in common: %s", len(empty), _shown(names))
 
 
-def _tell_of_items(unknown: list[str], missing: list[str], argument: str) -> None:
+def _tell_of_items(unknown: list[str], argument: str) -> None:
     if unknown:
         _log.warning("`%s`: %d items do not exist, and are left out: %s", argument, len(unknown), _shown(unknown))
-    if missing:
-        _log.warning("`%s`: %d items have none: %s", argument, len(missing), _shown(missing))
 
 
 def _tell_of_features(names: Named) -> None:

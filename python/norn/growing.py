@@ -208,6 +208,7 @@ def _known_features(network: Network, layer: str, given: Any) -> tuple[Any, list
         raise UsageError("`known_features`: the model was trained with features of items, and has them; leave `known_features` out")
     units, labels = units_of(Wiring(network.descriptor), layer), network.labels(layer)
     table = _item_features.table_of(given, labels, units, "known_features")
+    _item_features.tell_of_missing(table, labels, "known_features")
     return table.matrix, None if table.feature_labels is None else list(table.feature_labels)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import _core, _display, _entry_weights, _fitting, _settings
 from ._arrays import factors_of, set_of_each_user
-from ._evaluation import Evaluation, Resampling, asked_metrics
+from ._evaluation import Evaluation, Resampling, asked_metrics, lengths_of
 from ._labels import Labels, pairs_of
 from ._units import allowed_of, basket_of, is_basket, units_of
 from ._words import choice, count, integer, one_of, positive, renamed, truth, word
@@ -136,8 +136,7 @@ class Recommender:
 
         Returns the recommender. Raises UsageError where columns are other units than those of the model, or EASE is beside its network.
         """
-        epochs = integer("epochs", epochs)
-        called = listed(callbacks)
+        epochs, called = integer("epochs", epochs), listed(callbacks)
         if self._network is None:
             first = type(self)(**(self.get_params() | {"epochs": epochs})).fit(user_items, targets, weights=weights, callbacks=called)
             self._network = first._network
@@ -312,9 +311,8 @@ class Recommender:
         Returns (ids, scores), int32 and float32, [N], of several [units, N]; of a label a list of (label, score). Raises
         UsageError for what is no unit of the model.
         """
-        choice("of", of, ("output", "input"))
         count("N", N)
-        layer = self.network_.layer() if of == "output" else self.network_.layers("Input")[0]
+        layer = self.network_.layer() if choice("of", of, ("output", "input")) == "output" else self.network_.layers("Input")[0]
         width, labels = self._units(layer)
         asked = units_of(itemid, "itemid", width, labels)
         ids, best = nearest_units(unit_vectors(self.network_, layer["Name"], of), asked, allowed_of(items, filter_items, width, labels), N)
@@ -330,8 +328,7 @@ class Recommender:
 
         Returns float32 [users, units of the layer]. Raises UsageError where there is no such layer.
         """
-        sets = self._inputs(user_items)
-        word("layer", layer)
+        sets, layer = self._inputs(user_items), word("layer", layer)
         if not sets:
             return np.empty((0, width_of(self.network_.layer(layer, "Hidden"))), np.float32)
         values: Any = _core.embed(self.network_.model, sets, layer)
@@ -399,7 +396,8 @@ class Recommender:
     def evaluate(self, user_items: Matrices | tuple[Matrices, Matrices], held_out: Matrices | None = None, *,
                  k: int | Iterable[int] = (10, 20, 100), keep_seen: bool = False, per_example: bool = False, confusion: bool = False,
                  layer: str = "", interval: float | None = None, resamples: int = 2000, seed: int = 1, also: str | Iterable[str] = (),
-                 trained_on: Matrix | None = None, propensity: tuple[float, float] | None = None) -> Evaluation:
+                 trained_on: Matrix | None = None, propensity: tuple[float, float] | None = None, items: Units | None = None
+                 ) -> Evaluation:
         """How well held-out units are ranked, in the evaluator's numbers.
 
         user_items, held_out: [users, units], what is known of users and what is to be found; one pair of them; a Dataset with targets.
@@ -412,15 +410,17 @@ class Recommender:
         also: "auc", and with `trained_on` "novelty" and "diversity": these metrics, too, one or several.
         trained_on: [users, units], what the model has learned, for metrics that count in it who has a unit.
         propensity: two numbers, such as (0.55, 1.5): "psp", too, with `trained_on`.
+        items: units, as for `recommend`, that alone are ranked; of what is held out only these count, and users without are skipped.
 
-        Returns an Evaluation: docs/user/metrics.md has the formulas. Raises UsageError for matrices that do not go together.
+        Returns an Evaluation: docs/user/metrics.md has the formulas. Raises UsageError for what does not go together, or is no unit.
         """
         name, more = word("layer", layer), asked_metrics(also, trained_on, propensity)
         sets, learned = _fitting.evaluated_sets(self.network_, user_items, held_out, trained_on)
         drawn = None if interval is None else Resampling.of(interval, resamples, seed, "interval")
-        return Evaluation(_core.evaluate(self.network_.model, sets, [count("k", one) for one in (k if isinstance(k, Iterable) else [k])],
-                                         name, truth("keep_seen", keep_seen), truth("per_example", drawn or per_example),
-                                         truth("confusion", confusion), more, learned, propensity), drawn)
+        ranked = None if items is None else allowed_of(items, None, *self._units(self.network_.layer(name)))
+        return Evaluation(_core.evaluate(self.network_.model, sets, lengths_of(k), name, truth("keep_seen", keep_seen),
+                                         truth("per_example", drawn or per_example), truth("confusion", confusion), more, learned,
+                                         propensity, ranked), drawn)
 
     def score(self, user_items: Matrices, held_out: Matrices | None = None) -> float:
         """ndcg@20 of `evaluate`, higher is better: what scikit-learn's searches compare by.

@@ -281,8 +281,10 @@ void add_data_files(nb::module_& m) {
         "Writes data sets of the same examples as the program importer does.");
   m.def(
       "read_label_index",
-      [](const std::string& file) { return labels_text(read_label_index(file)); }, nb::arg("file"),
-      "The labels of an index file in the order of their numbers.");
+      [](const std::string& file) { return labels_text(read_label_index(file, LabelBytes::utf8)); },
+      nb::arg("file"),
+      "The labels of an index file in the order of their numbers; those that are no UTF-8 are "
+      "refused.");
   m.def("write_label_index", &write_index, nb::arg("file"), nb::arg("labels"),
         "Writes labels, a line each, as an index file.");
   m.def("describe_file", &describe_file, nb::arg("file"),

@@ -44,7 +44,8 @@ nb::dict arrays(ExampleValues::Columns columns) {
 nb::dict evaluate(HeldModel& model, const nb::list& sets, const std::vector<Index>& top,
                   const std::string& layer, bool keep_seen, bool per_example, bool confusion,
                   const std::vector<std::string>& also, const MemorySet* trained_on,
-                  const std::optional<std::pair<double, double>>& propensity) {
+                  const std::optional<std::pair<double, double>>& propensity,
+                  const std::optional<Vector<std::uint8_t>>& allowed) {
   run::EvaluateOptions options;
   options.sets = sets_of(sets);
   options.top = top;
@@ -54,6 +55,7 @@ nb::dict evaluate(HeldModel& model, const nb::list& sets, const std::vector<Inde
   options.also = also;
   if (trained_on) options.trained_on = *trained_on;
   options.propensity = propensity;
+  if (allowed) options.allowed = {allowed->data(), allowed->size()};
   SignalCheck check;
   Index examples = 0;
   options.on_batch = [&](Index, Index of) {
@@ -115,7 +117,7 @@ void add_evaluation(nb::module_& m) {
   m.def("evaluate", &evaluate, "model"_a, "sets"_a, "top"_a, "layer"_a = "", "keep_seen"_a = false,
         "per_example"_a = false, "confusion"_a = false, "also"_a = std::vector<std::string>(),
         "trained_on"_a.none() = nb::none(), "propensity"_a = nb::none(),
-        "The metrics of lists of these lengths.");
+        "allowed"_a.noconvert().none() = nb::none(), "The metrics of lists of these lengths.");
   m.def("mean_intervals", &intervals, "values"_a, "level"_a, "resamples"_a, "seed"_a,
         "(low, high) of the mean of each array [examples], by a bootstrap over the examples.");
   m.def(

@@ -194,7 +194,7 @@ run::TrainOptions train_options_of(const nb::dict& settings) {
 
 std::string read_network(const std::filesystem::path& config, const std::string& network) {
   // What a recipe fills in waits for the data.
-  const RecipeSource any{[](const std::string&) { return RecipeFacts(); }, {}};
+  const RecipeSource any{[](const auto&, const auto&) { return RecipeFacts(); }, {}};
   const NetworkDescriptor parsed = network.empty()
                                        ? read_network_json(config, {}, &any)
                                        : parse_network_json(network, "network", {}, &any);

@@ -46,7 +46,7 @@ FeatureIndex FeatureIndex::open(const std::filesystem::path& path, FeatureMode m
   }
   if (mode == FeatureMode::fresh || !there) return index;
   index.fresh_ = false;
-  index.labels_ = read_label_index(path);
+  index.labels_ = read_label_index(path, LabelBytes::utf8);
   index.given_ = index.labels_.size();
   if (mode != FeatureMode::merge) index.growth_ = Growth::fixed;
   return index;

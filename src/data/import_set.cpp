@@ -20,7 +20,8 @@ class SetImporter {
   SetImporter(const SetImport& options, const Log& log)
       : options_(options),
         known_examples_(path_exists(options.examples)),
-        examples_(known_examples_ ? read_label_index(options.examples) : LabelIndex()),
+        examples_(known_examples_ ? read_label_index(options.examples, LabelBytes::utf8)
+                                  : LabelIndex()),
         given_examples_(examples_.size()),
         features_(FeatureIndex::open(options.features, options.feature_mode)),
         rows_(scratch_folder(options.rules, options.output), options.kind == ValueKind::analog),

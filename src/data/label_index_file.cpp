@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -31,7 +32,7 @@ struct Listing {
   std::vector<Index> numbers;
 };
 
-Listing read_listing(const fs::path& path) {
+Listing read_listing(const fs::path& path, LabelBytes bytes) {
   TextLines lines(std::vector<fs::path>{path});
   Listing listing;
   std::string_view line;
@@ -46,6 +47,11 @@ Listing read_listing(const fs::path& path) {
     const std::string_view label = line.substr(0, tab);
     const auto number = parse_integer(line.substr(tab + 1));
     if (label.empty()) fail("the label is empty");
+    const auto problem = bytes == LabelBytes::utf8 ? utf8_problem(label) : std::nullopt;
+    if (problem)
+      throw DataError(fmt::format(
+          "{}:{}: {}; convert the index first, for example with iconv -f latin1 -t utf-8",
+          path.string(), lines.line_number(), *problem));
     if (label.size() > LabelIndex::kLongestLabel)
       fail(fmt::format("the label {} has {} bytes, more than {}", excerpt(label), label.size(),
                        LabelIndex::kLongestLabel));
@@ -62,11 +68,11 @@ Listing read_listing(const fs::path& path) {
 
 }  // namespace
 
-LabelIndex read_label_index(const fs::path& path) {
+LabelIndex read_label_index(const fs::path& path, LabelBytes bytes) {
   if (!is_file(path)) {
     throw DataError(fmt::format("{}: no such index file; check the path", path.string()));
   }
-  Listing listing = read_listing(path);
+  Listing listing = read_listing(path, bytes);
   const Index count = listing.labels.size();
   bool in_order = true;
   for (Index i = 0; i < count; ++i) in_order = in_order && listing.numbers[std::size_t(i)] == i;

@@ -60,4 +60,11 @@ std::string excerpt(std::string_view text) {
   return fmt::format("\"{}{}\"", printable(text.substr(0, end)), end < text.size() ? "..." : "");
 }
 
+std::optional<std::string> utf8_problem(std::string_view label) {
+  const std::size_t at = find_not_utf8(label);
+  if (at == std::string_view::npos) return std::nullopt;
+  return fmt::format("{}: the byte 0x{:02x} is no UTF-8", excerpt(label),
+                     static_cast<unsigned char>(label[at]));
+}
+
 }  // namespace norn

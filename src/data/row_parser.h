@@ -60,5 +60,7 @@ void check_length(std::string_view label, const char* what);
 void check_label(std::string_view label, const char* what);
 /// For messages: the beginning of a text, quoted.
 std::string excerpt(std::string_view text);
+/// `"caf\xe9": the byte 0xe9 is no UTF-8`; nothing: all are.
+std::optional<std::string> utf8_problem(std::string_view label);
 
 }  // namespace norn

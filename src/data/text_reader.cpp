@@ -112,11 +112,9 @@ bool TextReader::next_line() {
 void TextReader::require_utf8(const TextRow& row) const {
   if (options_.any_bytes) return;
   const auto require = [](std::string_view label) {
-    const std::size_t at = find_not_utf8(label);
-    if (at == std::string_view::npos) return;
-    throw Malformed{fmt::format("{}: the byte 0x{:02x} is no UTF-8", excerpt(label),
-                                static_cast<unsigned char>(label[at])),
-                    "convert the text first, for example with iconv -f latin1 -t utf-8"};
+    if (auto problem = utf8_problem(label))
+      throw Malformed{std::move(*problem),
+                      "convert the text first, for example with iconv -f latin1 -t utf-8"};
   };
   require(row.example);
   for (const std::string_view feature : row.features) require(feature);

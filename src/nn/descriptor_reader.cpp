@@ -292,20 +292,28 @@ std::optional<RecipeKind> recipe_of(JsonText& json, bool has_data) {
   return {};
 }
 
-// The outputs' data set of a text that names a recipe, and what it says that a recipe heeds.
-std::pair<std::string, RecipeWishes> wishes_of(const std::string& text, const std::string& source,
-                                               RecipeKind kind) {
+// Of a text that names a recipe.
+struct RecipeText {
+  std::string dataset;                // of the outputs
+  std::vector<std::string> features;  // data sets with features of units
+  RecipeWishes wishes;
+};
+
+RecipeText recipe_text(const std::string& text, const std::string& source, RecipeKind kind) {
   constexpr Index kNotSaid = -1;
   NetworkDescriptor blank = make_recipe(kind, {});
   blank.training.batch = blank.training.epochs = kNotSaid;
   JsonText json(text, source, {});
   const NetworkDescriptor said = Reader(json).read(&blank);
-  RecipeWishes wishes;
+  RecipeText found{said.find("Output")->dataset, {}, {}};
+  for (const LayerDescriptor& layer : said.layers)
+    if (!layer.features.empty()) found.features.push_back(layer.features);
+  RecipeWishes& wishes = found.wishes;
   if (said.training.batch != kNotSaid) wishes.batch = said.training.batch;
   if (said.training.epochs != kNotSaid) wishes.epochs = said.training.epochs;
   const LayerDescriptor* hidden = said.find("Hidden");
   if (hidden && hidden->places.contains("N")) wishes.hidden = hidden->units();
-  return {said.find("Output")->dataset, wishes};
+  return found;
 }
 
 }  // namespace
@@ -317,11 +325,12 @@ NetworkDescriptor parse_network_json(const std::string& text, const std::string&
   const std::optional<RecipeKind> kind = recipe_of(json, data != nullptr);
   if (!kind) return Reader(json).read();
   // What the text itself says decides what follows from the data: it is read twice.
-  const auto wished = wishes_of(text, source, *kind);
-  RecipeWishes wishes = wished.second;
+  const RecipeText said = recipe_text(text, source, *kind);
+  RecipeWishes wishes = said.wishes;
   if (data->wishes.batch) wishes.batch = data->wishes.batch;
   if (data->wishes.epochs) wishes.epochs = data->wishes.epochs;
-  const NetworkDescriptor recipe = make_recipe(*kind, data->facts(wished.first), wishes);
+  const RecipeFacts facts = data->facts(said.dataset, said.features);
+  const NetworkDescriptor recipe = make_recipe(*kind, facts, wishes);
   return Reader(json).read(&recipe);
 }
 

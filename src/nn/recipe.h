@@ -49,8 +49,9 @@ NetworkDescriptor make_recipe(RecipeKind kind, const RecipeFacts& facts,
 
 /// Where a descriptor that names a recipe gets the facts from.
 struct RecipeSource {
-  /// Of a data set; of the one that "DataSet": "auto" means.
-  std::function<RecipeFacts(const std::string& dataset)> facts;
+  /// Of a data set; of the one that "DataSet": "auto" means, beside sets with features of units.
+  std::function<RecipeFacts(const std::string& dataset, const std::vector<std::string>& features)>
+      facts;
   RecipeWishes wishes;  ///< these win over the descriptor's
 };
 

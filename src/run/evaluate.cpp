@@ -7,6 +7,7 @@
 #include "src/base/text.h"
 #include "src/engine/predict/evaluator.h"
 #include "src/engine/predict/metrics.h"
+#include "src/run/allowed_units.h"
 #include "src/run/model_access.h"
 #include "src/run/model_session.h"
 
@@ -46,7 +47,7 @@ class EvaluationRun {
     const DataBinding data(info_.network, sources, DataBinding::Layers::inputs_and_outputs);
     UnitMatcher more(info_.network, &units);
     open_excluded(more, layer.units(), data);
-    if (!options_.features.empty()) count_candidates();
+    choose_candidates(layer, data);
     Network& network = ModelAccess::network(model_, data.shapes());
     std::unique_ptr<Dataset> training;
     if (has_training()) training = open_training(more, layer.dataset);
@@ -151,11 +152,42 @@ class EvaluationRun {
       settings_.similarity = std::make_shared<const UnitSimilarity>(training, units);
   }
 
-  void count_candidates() {
-    const LabelIndex index = read_label_index(options_.features);
-    if (!ModelAccess::trusts_index(model_))
-      check_index_file(options_.features, index, info_, settings_.output_layer);
-    settings_.units = index.size();
+  // Which units are ranked: those that the index has, and of these the ones that are named.
+  void choose_candidates(const LayerDescriptor& layer, const DataBinding& data) {
+    std::optional<LabelIndex> index;
+    if (!options_.features.empty()) {
+      index = read_label_index(options_.features);
+      if (!ModelAccess::trusts_index(model_))
+        check_index_file(options_.features, *index, info_, settings_.output_layer);
+      settings_.units = index->size();
+    }
+    allowed_.assign(options_.allowed.begin(), options_.allowed.end());
+    if (!options_.allow.empty()) {
+      const LabelTable& labels = info_.unit_labels[std::size_t(settings_.output_layer)];
+      if (!index && !labels.has_words())
+        throw UsageError(
+            "`allow` names features: give the feature index of the output, `features`");
+      if (!index) index = labels.index();
+      allowed_ = read_allowed_units(options_.allow, *index, layer.units(), log_);
+    }
+    if (!allowed_.empty()) rank_allowed(layer, data);
+  }
+
+  // Those that are named are ranked, also where no example holds out units of such numbers.
+  void rank_allowed(const LayerDescriptor& layer, const DataBinding& data) {
+    if (Index(allowed_.size()) != layer.units())
+      throw UsageError(fmt::format("`allowed`: has {} units, but layer \"{}\" has {}",
+                                   allowed_.size(), layer.name, layer.units()));
+    const Index most =
+        settings_.units > 0 ? std::min(settings_.units, layer.units()) : layer.units();
+    Index end = most;
+    while (end > 0 && allowed_[std::size_t(end - 1)] == 0) --end;
+    if (end == 0)
+      throw UsageError(
+          "`allowed`: names no unit, so nothing is ranked; name some, or leave it out");
+    if (settings_.units == 0)
+      settings_.units = std::max(data.set_of(settings_.output_layer).info().width(), end);
+    settings_.allowed = allowed_;
   }
 
   // Every sparse set of the files that fits the layer.
@@ -209,6 +241,7 @@ class EvaluationRun {
   const ModelInfo& info_;
   Log log_;
   EvaluationSettings settings_;
+  std::vector<std::uint8_t> allowed_;  // [units], or empty
   std::optional<ConfusionMatrix> confusion_;
   std::vector<std::unique_ptr<Dataset>> excluded_;
 };

@@ -283,7 +283,11 @@ void tell_recipe(const TrainOptions& options, const NetworkDescriptor& network, 
 NetworkDescriptor read_descriptor(const TrainOptions& options, const std::string& where,
                                   std::optional<Index> epochs, const Log& log) {
   const DataSources sources = data_sources(options, where);
-  const auto facts_of = [&](const std::string& dataset) { return recipe_facts(dataset, sources); };
+  const auto facts_of = [&](const std::string& dataset, const std::vector<std::string>& features) {
+    DataSources known = sources;
+    known.features.insert(known.features.end(), features.begin(), features.end());
+    return recipe_facts(dataset, known);
+  };
   const RecipeSource data{facts_of, {options.batch, epochs, {}}};
   NetworkDescriptor network;
   const auto note = [&log](const std::string& text) { log.warning(text); };
@@ -299,7 +303,7 @@ NetworkDescriptor read_descriptor(const TrainOptions& options, const std::string
       throw UsageError(
           "`recipe` auto trains several networks to choose one, so that there is no descriptor "
           "before; it begins with `recipe` sigmoid, and run.json and the model hold what it chose");
-    network = make_recipe(*recipe, facts_of(kAutoDataset), data.wishes);
+    network = make_recipe(*recipe, facts_of(kAutoDataset, {}), data.wishes);
     tell_recipe(options, network, log);
   }
   name_data_sets(network, sources);

@@ -104,8 +104,8 @@ def by_norn(split, seed, recipe, trained, args):
     began = time.perf_counter()
     model.add_items(split.of_new, split.new, known_features=None if trained else split.of_known)
     seconds = time.perf_counter() - began
-    ids, _ = model.recommend(split.test, N=K, items=split.new)
-    return metrics(ids - len(split.known), split.wanted), seconds
+    found = model.evaluate(split.test, k=K, items=split.new)
+    return (found[f"recall@{K}"], found[f"ndcg@{K}"]), seconds
 
 
 def by_likeness(split):

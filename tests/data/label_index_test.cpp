@@ -111,6 +111,20 @@ TEST(LabelIndexFile, NamesFileLineAndValueOfEveryDefect) {
             none + ": no such index file; check the path");
 }
 
+TEST(LabelIndexFile, OfTextThatIsImportedIsUtf8) {
+  const TempDir folder;
+  const std::filesystem::path file = folder / "x";
+  write_text(file, "gr\xC3\xBCn\t0\ncaf\xE9\t1\n");
+  EXPECT_EQ(
+      message_of<DataError>([&] { read_label_index(file, LabelBytes::utf8); }),
+      fmt::format("{}:2: \"caf\\xe9\": the byte 0xe9 is no UTF-8; convert the index first, for "
+                  "example with iconv -f latin1 -t utf-8",
+                  file.string()));
+  EXPECT_EQ(read_label_index(file).label(1), "caf\xE9");
+  write_text(file, "gr\xC3\xBCn\t0\n");
+  EXPECT_EQ(read_label_index(file, LabelBytes::utf8).size(), 1);
+}
+
 TEST(LabelIndexFile, NamesTheFileWhenTheDiskIsFull) {
   const TempDir folder;
   const std::string file = (folder / "full").string();

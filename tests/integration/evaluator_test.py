@@ -79,6 +79,27 @@ class Evaluating(ProgramTest):
         got, _ = self.evaluate("--features", "short.txt")
         self.expect(got, self.scores()[:, :25], self.known)
 
+    def test_units_of_a_list_are_ranked_among_themselves(self):
+        most = max(range(self.width), key=lambda unit: sum(unit in row for row in self.held_out))
+        units = sorted({most, *self.random.sample(range(self.width), self.random.randint(1, self.width - 1))})
+        self.write("few.txt", "".join(self.names[unit] + self.random.choice(["\n", "\r\n"]) for unit in units))
+        self.write("more.txt", self.read("few.txt").decode() + "stranger\n")
+        write_index(self.path("features.txt"), self.names)
+        at = {unit: column for column, unit in enumerate(units)}
+        whole, known = self.held_out, [[at[unit] for unit in row if unit in at] for row in self.known]
+        self.held_out = [[at[unit] for unit in row if unit in at] for row in whole]
+        count = np.bincount(np.concatenate(self.known).astype(int), minlength=self.width)
+        for words in (("--allow", "few.txt"), ("--allow", "more.txt")):
+            got, done = self.evaluate("--features", "features.txt", *words, "--popularity", "train.nc")
+            self.expect(got, self.scores()[:, units], known)
+            self.expect(got, np.tile(count[units], (len(self.rows), 1)), known, name="popularity")
+            self.assertEqual((got["units"], got["examples"]), (len(units), sum(1 for row in self.held_out if row)))
+            self.assertEqual(f"more.txt: 1 of {len(units) + 1} lines are unknown features: left out" in done.stderr,
+                             words[1] == "more.txt")
+        if mpirun(2):
+            ranks, _ = self.evaluate("--features", "features.txt", "--allow", "few.txt", "--popularity", "train.nc", prefix=mpirun(2))
+            self.assertEqual(ranks, got)
+
     def test_popularity_stands_beside_the_model(self):
         count = np.zeros(self.width)
         for row in self.known:

@@ -163,6 +163,19 @@ class Tables(Trained):
             self.assertEqual(list(read_recommendations(self.path("recs.txt"))), wanted, head)
             self.assertEqual(told in done.stderr, tells, done.stderr)
 
+    def test_begin_with_words_over_items_of_one_form(self):
+        rows = "".join(f"{example},{self.names[unit]}\n" for unit, example in enumerate(("anna", "bob", "dora"), 1))
+        told = "the first line is taken for the names of columns: buyer, sku; say with --request-header no that it is a request, or yes, " \
+               "that it is none"
+        for head, more, wanted, tells in (("buyer,sku\n", (), ["anna", "bob", "dora"], True),
+                                          ("buyer,sku\n", ("--request-header", "no"), ["buyer", "anna", "bob", "dora"], False),
+                                          (f"buyer,{self.names[8]}\n", (), ["buyer", "anna", "bob", "dora"], False),
+                                          ("anna,sku\n", (), ["anna", "bob", "dora"], False)):
+            self.write("t.csv", head + rows)
+            done = self.predictor("-k", "3", *more, requests="t.csv")
+            self.assertEqual(list(read_recommendations(self.path("recs.txt"))), wanted, head)
+            self.assertEqual(told in done.stderr, tells, done.stderr)
+
     def test_begin_with_a_header_line_or_not_as_filters(self):
         listed = self.names[:30]
         self.write("plain.csv", "".join(f"{self.examples[0]},{name}\n" for name in listed))

@@ -180,7 +180,10 @@ TEST(DescriptorWriter, ShippedNetworksReadBackEqual) {
   EXPECT_GE(files.size(), 7u);
   for (const fs::path& file : files) {
     SCOPED_TRACE(file.string());
-    const RecipeSource data{[](const std::string&) { return RecipeFacts{900, 5000, 30000}; }, {}};
+    const RecipeSource data{[](const auto&, const auto&) {
+                              return RecipeFacts{900, 5000, 30000};
+                            },
+                            {}};
     const NetworkDescriptor read = read_network_json(file, {}, &data);
     expect_equal(parse_network_json(to_json(read), "written"), read);
   }

@@ -100,7 +100,7 @@ std::string network_with(const KeyExample& example) {
 }
 
 TEST(Explain, ExamplesAreRead) {
-  const RecipeSource data{[](const std::string&) { return RecipeFacts{}; }, {}};
+  const RecipeSource data{[](const auto&, const auto&) { return RecipeFacts{}; }, {}};
   for (const KeyExample& example : key_examples()) {
     EXPECT_NO_THROW(parse_network_json(network_with(example), "example", {}, &data))
         << example.name << ": " << network_with(example);

@@ -33,8 +33,9 @@ double steps_of(const NetworkDescriptor& network, const RecipeFacts& facts) {
 // Reads a descriptor that names a recipe, for such data.
 NetworkDescriptor changed(const std::string& text, const RecipeFacts& facts = kPackages,
                           std::vector<std::string>* asked = nullptr) {
-  const RecipeSource data{[&](const std::string& dataset) {
+  const RecipeSource data{[&](const std::string& dataset, const std::vector<std::string>& beside) {
                             if (asked) asked->push_back(dataset);
+                            if (asked) asked->insert(asked->end(), beside.begin(), beside.end());
                             return facts;
                           },
                           {}};
@@ -51,6 +52,15 @@ std::string error_of(const std::string& text, bool has_data = true) {
     return error.what();
   }
   return {};
+}
+
+TEST(Recipe, IsToldWhichSetsHaveFeaturesOfUnits) {
+  std::vector<std::string> asked;
+  const NetworkDescriptor network =
+      changed(R"({"Recipe": "softmax", "Layers": [{"Name": "Output", "Features": "kinds"}]})",
+              kPackages, &asked);
+  EXPECT_EQ(asked, (std::vector<std::string>{"auto", "kinds"}));
+  EXPECT_EQ(network.find("Output")->features, "kinds");
 }
 
 TEST(Recipe, IsAWholeDescriptorThatReadsBack) {

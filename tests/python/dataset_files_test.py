@@ -375,6 +375,12 @@ def test_filters_are_not_for_text_without_columns(tmp_path):
     ("ann,soap\nbob,5\ncleo,tea\n", {}, False), ("user,soap\n", {}, False),
     (" Users ,MOVIE title\nann,soap\n", {}, True), ("users id,items\n7,soap\n", {}, True), ("userx,item\nann,soap\n", {}, False),
     ("a,b\n" + "".join(f"x,{n}\n" for n in range(18)) + "x,y\n", {}, False),
+    ("buyer,sku\nu1,p7\nu2,p8\nu3,p7\n", {}, True), ("buyer,sku\nu1,soap\nu1,tea\nu13,milk\n", {}, True),
+    ("buyer,sku\nann,p7\nbob,p12\nann,p9\n", {"header": "no"}, False), ("buyer,sku\nu1,p7\nu2,p8\nu3,p7\n", {"header": "yes"}, False),
+    ("ann,soap\nu1,tea\nu2,milk\n", {}, False), ("ann,soap\nu1,tea\nu2,milk\nu3,soap\n", {}, False),
+    ("ann,p0\nu1,p1\nu2,p2\nu3,p3\n", {}, False), ("buyer,sku\nu1,p7\nv2,q8\nu3,p7\n", {}, False),
+    ("ann,soap\n" + "".join(f"u{n},i{n}\n" for n in range(30)) + "u99,soap\n", {}, False),
+    ("buyer,soap\n" + "".join(f"u{n},i{n}\n" for n in range(30)) + "u99,tea\n", {}, True),
     ("ann,soap,fresh\nbob,tea,5\nann,tea,3\n", {}, "ann"), ("ann,soap,fresh\nbob,soap,5\n", {}, "soap"),
     ("ann,soap,fresh\nbob,tea,5\n", {}, False),
     ("ann,soap,fresh\nbob,tea,5\nann,tea,3\n", {"header": "yes"}, False),
@@ -404,6 +410,39 @@ def test_a_first_line_that_is_taken_for_what_it_may_not_be_is_said(text, options
                           capture_output=True, text=True, check=True)
     assert done.stderr == (f"importer: warning: {tmp_path / 't.txt'}: {said}\n".replace("`header`", "--header") if warned else "")
     assert checksum(tmp_path / "made.nc") == by
+
+
+def test_words_over_values_of_one_form_are_said_whatever_they_are(draw, tmp_path, caplog):
+    def word(most):
+        return "".join(draw.choice(list("abcdefghijkmäöü_"), int(draw.integers(1, most))))
+    prefix, other = (word(4) if draw.integers(2) else "" for _ in "ab")
+    names = [f"{word(9)}x", f"{word(9)}y"]
+    rows = [[f"{prefix}{draw.integers(10**6)}", f"{other}{draw.integers(40)}" if draw.integers(2) else f"{word(9)}z"]
+            for _ in range(int(draw.integers(3, 60)))]
+    (tmp_path / "t.csv").write_text("".join(",".join(row) + "\n" for row in [names, *rows]), encoding="utf-8")
+    norn.Dataset.from_table(tmp_path / "t.csv", name="shop", duplicates="first")
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path / 't.csv'}: the first line is taken as data: {names[0]}, {names[1]}; say with `header` yes that it names the "
+        "columns, or no, that it does not"]
+    caplog.clear()
+    (tmp_path / "t.csv").write_text("".join(",".join(row) + "\n" for row in [rows[0], *rows]), encoding="utf-8")
+    norn.Dataset.from_table(tmp_path / "t.csv", name="shop", duplicates="first")
+    assert not caplog.records
+
+
+def test_an_index_that_is_no_utf8_is_refused_with_its_line(programs, tmp_path):
+    (tmp_path / "t.txt").write_text("ann,soap\nbob,tea\n")
+    (tmp_path / "t.csv.xz").write_bytes(lzma.compress(b"ann,soap\nbob,tea\n"))
+    index = tmp_path / "old.index"
+    index.write_bytes("soap\t0\ncafé\t1\n".encode("latin1"))
+    for command in ([programs / "importer", "--input", tmp_path / "t.txt"],
+                    [programs / "importer", "--samples", index, "--features", tmp_path / "none", "--input", tmp_path / "t.txt"],
+                    [sys.executable, "-B", "-m", "norn", "import", tmp_path / "t.csv.xz"]):
+        words = [] if "--samples" in command else ["--features", index]
+        done = subprocess.run([*command, *words, "--name", "shop", "--output", tmp_path / "a.nc", "-q"], capture_output=True, text=True)
+        assert done.returncode == 3 and not (tmp_path / "a.nc").exists()
+        assert done.stderr.split(": error: ")[1] == (f'{index}:2: "caf\\xe9": the byte 0xe9 is no UTF-8; convert the index first, for '
+                                                     "example with iconv -f latin1 -t utf-8\n")
 
 
 def test_norn_import_says_that_it_takes_names_for_data(tmp_path):

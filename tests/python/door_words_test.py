@@ -15,7 +15,7 @@ from norn import _door, _settings
 
 # Settings that no message to Python can name, with the reason.
 NOT_HERE = {
-    "cdl": "command files", "machine": "plans", "nodes": "plans", "exclude": "evaluator's", "popularity": "evaluator's",
+    "cdl": "command files", "machine": "plans", "nodes": "plans", "allow": "evaluator's", "exclude": "the same", "popularity": "the same",
     "repeat": "runs that are made again", "rule": "its parameters are keywords", "input": "hints to importer, by its name",
     "target": "the same",
     "output": "the same", "new_features": "importer's indexes", "sets": "files that are written", "scratch": "texts too large for memory",

@@ -187,6 +187,7 @@ class Caller(Draw):
             return
         asked = {"k": self.or_spoilt(1, [1, 5], (3,), [UNITS * 2]), "keep_seen": self.or_spoilt(True, False),
                  "layer": self.or_spoilt("", "Output"), "resamples": self.or_spoilt(1, 30), "seed": self.or_spoilt(0, 2**64 - 1),
+                 "items": self.one_of(None, None, self.units()),
                  **({"also": self.or_spoilt("auc", ["novelty", "diversity"]), "trained_on": self.matrix()} if self.some(0.3) else {})}
         if self.some(0.4):
             repr(norn.compare(self.model(), self.or_spoilt(self.model()), known, held_out, level=self.or_spoilt(0.9), **asked))

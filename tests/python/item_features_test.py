@@ -94,7 +94,60 @@ def test_a_model_that_is_loaded_needs_nothing_beside_it(shop, tmp_path):
 def test_missing_items_are_told(shop, caplog):
     with caplog.at_level(logging.WARNING, "norn"):
         recommender(epochs=1).fit(shop.users, item_features={item: ["one"] for item in range(shop.items - 2)})
-    assert f"2 items have none: {shop.items - 2}, {shop.items - 1}" in caplog.text
+    told = [record.getMessage() for record in caplog.records]
+    assert told == [f'data set "item_features": 2 ("{shop.items - 2}", "{shop.items - 1}") of its rows have no entries']
+
+
+def test_items_without_features_are_told_once_in_whatever_form_they_come(shop, draw, caplog):
+    labels = [f"item {item}" for item in range(shop.items)]
+    users = norn.Dataset(shop.users, feature_labels=labels)
+    without = sorted(draw.choice(shop.items, 2, replace=False).tolist())
+    lists = {label: [f"group {shop.group_of[item]}"] for item, label in enumerate(labels) if item not in without}
+    listed = lists | {labels[without[0]]: []}
+    numbers = {label: dict.fromkeys(words, 2.0) for label, words in listed.items()}
+    groups = sorted({word for words in lists.values() for word in words})
+    rows = np.array([[word in lists.get(label, ()) for word in groups] for label in labels], np.float32)
+    there = [label for label in labels if label in listed]
+    named = norn.Dataset(rows[[labels.index(label) for label in there]], example_labels=there, feature_labels=groups)
+    names = ", ".join(f'"{labels[item]}"' for item in without)
+    for given in (lists, listed, numbers, named, rows):
+        caplog.clear()
+        with caplog.at_level(logging.WARNING, "norn"):
+            recommender(epochs=1).fit(users, item_features=given)
+        assert [record.getMessage() for record in caplog.records] == [
+            f'data set "item_features": 2 ({names}) of its rows have no entries']
+        caplog.clear()
+        plain = recommender(epochs=1).fit(users)
+        with caplog.at_level(logging.WARNING, "norn"):
+            plain.add_items({"new": [groups[0]]} if given is not rows else np.eye(1, len(groups), dtype=np.float32),
+                            None if given is not rows else ["new"], known_features=given)
+        assert [record.getMessage() for record in caplog.records] == [
+            "`known_features`: 2 items have none: " + ", ".join(labels[item] for item in without)]
+
+
+def test_features_that_outweigh_the_others_are_named_once(shop, draw, caplog):
+    has = draw.random((shop.items, int(draw.integers(2, 9)))) < 0.6
+    has[0] = True
+    known = sp.csr_matrix(has.astype(np.float32))
+    known.data *= draw.uniform(0.5, 2)
+    larger = draw.permutation([10, 50, 90, 110, 1000, 1e5])[:int(draw.integers(1, known.shape[1]))]
+    names = [f"feature {column}" for column in range(known.shape[1])] + [f"large {size:g}" for size in larger]
+    values = draw.lognormal(0, 1, (shop.items, len(larger)))
+    values *= larger * known.data[0] / np.sqrt(np.mean(values**2, axis=0))
+    table = sp.hstack([known, sp.csr_matrix(values)]).tocsr().astype(np.float32)
+    sizes = [np.sqrt(np.mean(column.data.astype(np.float64)**2)) for column in table.T.tocsr()]
+    with caplog.at_level(logging.WARNING, "norn"):
+        (recommender(epochs=1) if draw.integers(3) else norn.Recommender(recipe="auto", epochs=1, budget=2)).fit(
+            shop.users, item_features=norn.Dataset(table, feature_labels=names))
+    told = [record.getMessage() for record in caplog.records if "times as large" in record.getMessage()]
+    wanted = sorted((size for size in larger if size > 100), reverse=True)
+    if not wanted:
+        assert not told
+        return
+    shown = ", ".join(f'"large {size:g}"' for size in wanted)
+    assert told == [f'data set "item_features": {len(wanted)} ({shown}) of its features have values more than 100 times as large as '
+                    f"others' (root mean square {max(sizes):.4g}, and {np.median(sizes):.4g}), which training may learn little "
+                    "beside; scale them to the others' size, or cut them into ranges, each a feature"]
 
 
 def test_features_are_no_setting(shop):

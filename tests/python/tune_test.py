@@ -135,8 +135,17 @@ def test_features_of_items_come_from_files(draw, tmp_path):
     with pytest.raises(norn.UsageError, match="`item_features`: a study takes features of items from files: give `data` as the paths of "
                                               "both, and a descriptor as `network` whose Output layer names them"):
         norn.tune.Study(tmp_path / "study", norn.Recommender(), SPACE, films, item_features=kinds)
-    network = {"Recipe": "softmax", "Layers": [{"Name": "Input", "DataSet": "films_input"},
-                                               {"Name": "Output", "DataSet": "films_output", "Features": "kinds_input"}]}
+    network = {"Recipe": "softmax", "Layers": [{"Name": "Output", "Features": "kinds_input"}]}
+    if draw.integers(2):  # all by name
+        network["Layers"] = [{"Name": "Input", "DataSet": "films_input"}, {"DataSet": "films_output", **network["Layers"][0]}]
+    for given in (network, json.dumps(network)):
+        with pytest.raises(norn.UsageError) as raised:
+            norn.tune.Study(tmp_path / "study", given, SPACE, films, validation=0.1).run()
+        assert str(raised.value) == ('`data`: the network takes features of items from the data set "kinds_input", which stands in a file: '
+                                     "give `data` as the paths of both (docs/user/item_features.md)")
+    with pytest.raises(norn.UsageError) as raised:
+        norn.tune.Study(tmp_path / "study", network, SPACE, [films, kinds], validation=0.1).run()
+    assert str(raised.value) == ("`data`: a list is of paths of files, such as those that Dataset.to_netcdf returns, and has a Dataset")
     files = [file for one in (films, kinds) for file in one.to_netcdf(tmp_path / f"{one.name}.nc")]
     study = norn.tune.Study(tmp_path / "study", network, {"Training.Alpha": SPACE["Training.Alpha"]}, files, validation=0.1, epochs=1,
                             trials=2, start=2, halving=0, confirm=1, seeds=1, known=[], workers=1, threads=1)

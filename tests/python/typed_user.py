@@ -58,6 +58,8 @@ ends: tuple[float, float] = model.evaluate(data, dense, k=20, interval=0.9).inte
 model.evaluate(data, dense, interval="0.9")  # error
 novel: float = model.evaluate(data, dense, also=["auc", "novelty"], trained_on=dense, propensity=(0.55, 1.5))["novelty@20"]
 model.evaluate(data, dense, also=3)  # error
+among: float = model.evaluate(data, dense, items=["1", "2"])["ndcg@20"]
+model.evaluate(data, dense, items=object())  # error
 compared: norn.Comparison = norn.compare(model, same, data, dense, k=[5], resamples=100)
 chance: float = compared["ndcg@5"].p
 verdict: int = compared.better("ndcg@5")  # error

@@ -50,6 +50,29 @@ TEST_F(Door, RefusesDataThatAreWiderThanANetworkThatIsInUse) {
   }
 }
 
+TEST_F(Door, RanksTheUnitsThatAreAllowedAmongThemselves) {
+  const TrainResult trained = train(options());
+  EvaluateOptions asked{.sets = options().sets, .top = {5}, .seen = SeenUnits::keep};
+  std::vector<std::uint8_t> allowed(std::size_t(kWidth), 1);
+  const Evaluation all = evaluate(*trained.model, asked).model;
+  asked.allowed = allowed;
+  const Evaluation same = evaluate(*trained.model, asked).model;
+  EXPECT_EQ(same.metrics.at(0).of<metric::Ndcg>(), all.metrics.at(0).of<metric::Ndcg>());
+  EXPECT_EQ(same.metrics.at(0).of<metric::Coverage>(), all.metrics.at(0).of<metric::Coverage>());
+  EXPECT_EQ(same.units, all.units);
+  std::mt19937 random(std::random_device{}());
+  for (std::uint8_t& is : allowed) is = random() % 2 == 0;
+  allowed[random() % kWidth] = 1;
+  EXPECT_EQ(evaluate(*trained.model, asked).model.units, std::ranges::count(allowed, 1));
+  asked.allowed = std::span(allowed).first(5);
+  EXPECT_EQ(message_of<UsageError>([&] { evaluate(*trained.model, asked); }),
+            "`allowed`: has 5 units, but layer \"Output\" has 61");
+  std::ranges::fill(allowed, 0);
+  asked.allowed = allowed;
+  EXPECT_EQ(message_of<UsageError>([&] { evaluate(*trained.model, asked); }),
+            "`allowed`: names no unit, so nothing is ranked; name some, or leave it out");
+}
+
 TEST_F(Door, RefusesDenseDataOfAnotherWidthThanANetworkWasMadeFor) {
   const std::vector<float> dense(std::size_t(203 * kWidth), 0.5f);
   TrainOptions asked = options();

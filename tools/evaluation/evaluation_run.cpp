@@ -37,6 +37,9 @@ void EvaluatorOptions::add_to(CommandLine& line) {
               "do not leave out the units that an example's input holds");
   line.option("--exclude", "", "FILE", exclude,
               "units of these data sets are left out too; examples pair by position");
+  line.option("--allow", "", "FILE", allow,
+              "only these units are ranked, and of the held-out ones only these count: a label a "
+              "line");
   line.option("--popularity", "", "FILE", popularity,
               "training data: also print the metrics of ranking by its popularity");
   Option& propensities =
@@ -222,7 +225,8 @@ class Evaluations {
 void require_files_apart(const EvaluatorOptions& options) {
   std::vector<std::filesystem::path> read = options.data;
   read.insert(read.end(), options.exclude.begin(), options.exclude.end());
-  read.insert(read.end(), {options.model, options.compare, options.popularity, options.features});
+  read.insert(read.end(), {options.model, options.compare, options.popularity, options.features,
+                           options.allow});
   require_apart(read, options.per_example);
   require_apart(read, options.confusion_file);
 }

@@ -2,13 +2,8 @@
 // Filters of recommendations.
 #include "tools/prediction/score_filters.h"
 
-#include "norn/base/error.h"
-#include "src/base/files.h"
 #include "src/base/text.h"
-
-#include <algorithm>
-#include <optional>
-#include <string_view>
+#include "src/run/allowed_units.h"
 
 #include <fmt/format.h>
 
@@ -74,38 +69,7 @@ void FilterTable::report(Console& console) const {
 
 void ScoreFilters::allow(const std::filesystem::path& file, const LabelIndex& units,
                          Console& console) {
-  constexpr std::size_t kLongestList = std::size_t(256) << 20;  // bytes: some 20 million labels
-  const std::optional<std::string> text = read_text_file(file, kLongestList);
-  if (!text)
-    throw DataError(
-        fmt::format("{}: cannot be opened; --allow names a file of feature labels, one "
-                    "a line",
-                    file.string()));
-  allowed_.assign(std::size_t(units_), 0);
-  Index known = 0;
-  Index unknown = 0;
-  for (std::string_view rest = *text; !rest.empty();) {
-    const std::size_t end = std::min(rest.find('\n'), rest.size() - 1);
-    std::string_view line = rest.substr(0, end + 1);
-    rest.remove_prefix(end + 1);
-    if (line.ends_with('\n')) line.remove_suffix(1);
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    if (line.empty()) continue;
-    const auto unit = units.find(line);
-    if (unit && *unit < units_) {
-      allowed_[std::size_t(*unit)] = 1;
-      ++known;
-    } else {
-      ++unknown;
-    }
-  }
-  if (known == 0)
-    throw DataError(fmt::format(
-        "{}: none of its {} lines is a feature of the output index; write one label a line",
-        file.string(), unknown));
-  if (unknown > 0)
-    console.warning(fmt::format("{}: {} of {} lines are unknown features: left out", file.string(),
-                                with_thousands(unknown), with_thousands(known + unknown)));
+  allowed_ = run::read_allowed_units(file, units, units_, console.log());
 }
 
 ScoreFilter ScoreFilters::of(const RequestBatch& batch) {

@@ -62,9 +62,14 @@ class LabelIndex {
   std::vector<Slot> slots_;              // open addressing, a power of two of them
 };
 
+enum class LabelBytes {
+  utf8,  ///< of text that is imported
+  any    ///< also of models and indexes of old files, some of which have others
+};
+
 /// Reads `label<TAB>number` lines in any order. The numbers must be 0 to n - 1, each once. Throws
 /// DataError naming file and line.
-LabelIndex read_label_index(const std::filesystem::path& path);
+LabelIndex read_label_index(const std::filesystem::path& path, LabelBytes bytes = LabelBytes::any);
 /// Writes a file that is complete or absent, in the order of the numbers.
 void write_label_index(const std::filesystem::path& path, const LabelIndex& index);
 

@@ -26,7 +26,7 @@ struct ConfusionMatrix {
 
 struct Evaluation {
   std::vector<MetricsAtK> metrics;
-  Index units = 0;     ///< size of the catalogue
+  Index units = 0;     ///< that are ranked: the catalogue, or those that were named
   Index examples = 0;  ///< with held-out units
   Index skipped = 0;   ///< without
   Index hidden = 0;    ///< held-out units that are left out as seen: nothing can recommend them

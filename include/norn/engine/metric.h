@@ -23,9 +23,9 @@
 ///
 /// A metric has `info`, which says what MetricInfo lists, and one of
 ///   of_example(example)  its value for one example; the metric is the mean over the examples
-///   Total                what is gathered over all examples, where it is no mean: made for a
-///                        number of units, add(example), value(examples), which is NaN where the
-///                        metric is not computed
+///   Total                what is gathered over all examples, where it is no mean: made for the
+///                        numbers of units and of those that are ranked, add(example),
+///                        value(examples), which is NaN where the metric is not computed
 namespace norn {
 
 enum class Better { larger, smaller };
@@ -150,17 +150,18 @@ struct Coverage {
       .help = "share of all units that are in the list of any example"};
   class Total {
    public:
-    explicit Total(Index units) : is_listed_(std::size_t(units)) {}
+    Total(Index units, Index ranked) : is_listed_(std::size_t(units)), ranked_(ranked) {}
     void add(const RankedExample& e) {
       for (const Index unit : e.list) {
         listed_ += !is_listed_[std::size_t(unit)];
         is_listed_[std::size_t(unit)] = true;
       }
     }
-    double value(Index /*examples*/) const { return double(listed_) / double(is_listed_.size()); }
+    double value(Index /*examples*/) const { return double(listed_) / double(ranked_); }
 
    private:
     std::vector<bool> is_listed_;
+    Index ranked_;
     Index listed_ = 0;
   };
 };
@@ -184,7 +185,7 @@ struct PropensityPrecision {
                                       .use = MetricUse::asked};
   class Total {
    public:
-    explicit Total(Index /*units*/) {}
+    Total(Index /*units*/, Index /*ranked*/) {}
     void add(const RankedExample& e) {
       if (e.unit_gains.empty()) return;
       is_weighted_ = true;

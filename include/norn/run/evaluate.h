@@ -5,9 +5,11 @@
 #include "norn/engine/evaluation.h"
 #include "norn/run/model.h"
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -30,6 +32,11 @@ struct EvaluateOptions {
   std::vector<std::filesystem::path> exclude = {};  ///< units of these sets are left out too
   std::filesystem::path popularity = {};  ///< training data, to compare with its popularity ranking
   std::filesystem::path features = {};  ///< index of the output: units beyond it are no candidates
+  /// [units] 1 of those that are ranked among themselves, 0 of others; empty: all. Held-out units
+  /// that are not ranked do not count.
+  std::span<const std::uint8_t> allowed = {};
+  /// The same from a file: their labels, a line each, of `features` or else of the model.
+  std::filesystem::path allow = {};
   /// Training data in memory instead: of the output layer's units. Nothing is compared with them.
   std::optional<MemorySet> trained_on = {};
   /// Metrics that are computed for those who ask: "auc", and with training data "novelty" and

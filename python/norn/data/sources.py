@@ -216,11 +216,17 @@ def _read_columns(path: pathlib.Path, wanted: Wanted, place: str) -> Entries:
     source = arrow.read_columns(path, layout.separator, None if layout.header else layout.names, as_text)
     entries = entries_of(arrow.table_of(source, wanted.columns, place), wanted)
     lines = text.first_lines(path, layout.separator) if guessed else []
-    doubt = _core.first_line_doubt(layout.header, lines, lines[0][0] in entries.example_labels,
-                                   lines[0][1] in entries.feature_labels) if lines else None
+    least = 1 if layout.header else 2  # rows that have what the first line has
+    doubt = _core.first_line_doubt(layout.header, lines, _count(lines[0][0], entries.example_labels, entries.examples) >= least,
+                                   _count(lines[0][1], entries.feature_labels, entries.features) >= least) if lines else None
     if doubt:
         _log.warning("%s: %s", place, doubt)
     return entries
+
+
+def _count(word: str, labels: Sequence[str], numbers: Any) -> int:
+    """How many entries have a label."""
+    return int(np.count_nonzero(numbers == labels.index(word))) if word in labels else 0
 
 
 def _from_arrow(source: Any, wanted: Wanted, place: str, known: Sequence[str] | None = None) -> Entries:

@@ -7,7 +7,8 @@ import filecmp
 import json
 import os
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from .. import _words
@@ -226,7 +227,14 @@ class Study:
         if isinstance(value, (str, os.PathLike)):
             return [os.path.abspath(_words.path_of(name, cast("Path", value)))]
         if isinstance(value, (list, tuple)):
+            for one in value:
+                if not isinstance(one, (str, os.PathLike)):
+                    raise UsageError(f"`{name}`: a list is of paths of files, such as those that Dataset.to_netcdf returns, and has a "
+                                     f"{type(one).__name__}")
             return [os.path.abspath(_words.path_of(name, one)) for one in value]
+        if name == "data" and (features := re.search(r'"Features"\s*:\s*"([^"]*)"', " ".join(self._texts()), re.IGNORECASE)):
+            raise UsageError(f"`data`: the network takes features of items from the data set \"{features[1]}\", which stands in a file: "
+                             "give `data` as the paths of both (docs/user/item_features.md)")
         from ..dataset import Dataset
 
         data = value if isinstance(value, Dataset) else Dataset(value)
@@ -241,13 +249,15 @@ class Study:
 
     def _weighs_entries(self) -> bool:
         """Whether trials may read values of targets, as weights of entries: the network or the space says so."""
+        return any("EntryWeights" in text for text in self._texts())
+
+    def _texts(self) -> Iterator[str]:
+        """What the network and the space say, where it is there to be read."""
         for part in (self._parts["network"], self._parts["space"]):
             text = json.dumps(part) if isinstance(part, Mapping) else str(part or "")
             if part is not None and not text.lstrip().startswith("{"):
                 text = pathlib.Path(text).read_text(encoding="utf-8", errors="replace") if os.path.isfile(text) else ""
-            if "EntryWeights" in text:
-                return True
-        return False
+            yield text
 
     def _file(self, name: str, ending: str, write: Callable[[pathlib.Path], object]) -> str:
         """A file of the study's folder; one of a study that has begun stays, and must have the same contents."""

@@ -12,6 +12,8 @@
 #include "src/nn/unit_features.h"
 
 #include <algorithm>
+#include <cmath>
+#include <functional>
 #include <numeric>
 #include <unordered_map>
 
@@ -71,6 +73,45 @@ std::vector<FeatureRow> read_rows(const ListedSet& set) {
   return rows;
 }
 
+// By feature that some unit has: the root mean square of its values.
+std::vector<std::pair<Column, double>> sizes_of(const FeatureTable& table) {
+  std::vector<double> squares(std::size_t(table.features), 0.0);
+  std::vector<Index> entries(std::size_t(table.features), 0);
+  for (std::size_t i = 0; i < table.value.size(); ++i) {
+    const auto feature = std::size_t(table.column[i]);
+    squares[feature] += double(table.value[i]) * double(table.value[i]);
+    ++entries[feature];
+  }
+  std::vector<std::pair<Column, double>> sizes;
+  for (std::size_t feature = 0; feature < squares.size(); ++feature)
+    if (entries[feature] > 0)
+      sizes.emplace_back(Column(feature), std::sqrt(squares[feature] / double(entries[feature])));
+  return sizes;
+}
+
+// Features of which the values are more than kTooLarge times those of the others, by the median of
+// these: largest first, and what that is for the first. Training with such a feature learns little
+// of the others: docs/user/item_features.md has the measurement.
+constexpr double kTooLarge = 100.0;
+
+struct Outsized {
+  std::vector<Column> features;
+  double size = 0.0, of_others = 0.0;
+};
+
+Outsized outsized_features(const FeatureTable& table) {
+  std::vector<std::pair<Column, double>> sizes = sizes_of(table);
+  Outsized found;
+  if (sizes.size() < 2) return found;
+  std::ranges::stable_sort(sizes, std::greater<>(), &std::pair<Column, double>::second);
+  // The others of a large one are all but it: their middle is one behind, of two the smaller one.
+  found.size = sizes.front().second;
+  found.of_others = sizes[(sizes.size() + 1) / 2].second;
+  for (const auto& [feature, size] : sizes)
+    if (size > kTooLarge * found.of_others) found.features.push_back(feature);
+  return found;
+}
+
 /// Rows of a set on their way to the units of a layer.
 class Matching {
  public:
@@ -99,7 +140,7 @@ class Matching {
         }
         unit = found->second;
       }
-      empty_ += rows[r].empty();
+      if (rows[r].empty()) empty_.push_back(name_of(unit));
       given_[unit] = true;
       rows_[unit] = std::move(rows[r]);
     }
@@ -139,22 +180,41 @@ class Matching {
                               place(set_.info), named(unknown_), layer.name));
     std::vector<std::string> missing;
     for (std::size_t u = 0; u < rows_.size(); ++u)
-      if (!given_[u]) missing.push_back(u < units_.size() ? units_[u] : std::to_string(u));
+      if (!given_[u]) missing.push_back(name_of(u));
     if (!missing.empty())
       log.warning(fmt::format("{}: {} units of layer \"{}\" have no row there, and no features",
                               place(set_.info), named(missing), layer.name));
-    if (empty_ > 0)
-      log.warning(fmt::format("{}: {} of its rows have no entries", place(set_.info),
-                              with_thousands(empty_)));
+    if (!empty_.empty())
+      log.warning(
+          fmt::format("{}: {} of its rows have no entries", place(set_.info), named(empty_)));
+    tell_of_outsized(table, log);
   }
 
  private:
+  void tell_of_outsized(const FeatureTable& table, const Log& log) const {
+    const Outsized large = outsized_features(table);
+    if (large.features.empty()) return;
+    std::vector<std::string> names;
+    for (const Column feature : large.features)
+      names.push_back(feature < table.labels.size() ? table.labels[feature]
+                                                    : std::to_string(feature));
+    log.warning(fmt::format(
+        "{}: {} of its features have values more than {:g} times as large as others' (root mean "
+        "square {:.4g}, and {:.4g}), which training may learn little beside; scale them to the "
+        "others' size, or cut them into ranges, each a feature",
+        place(set_.info), named(names), kTooLarge, large.size, large.of_others));
+  }
+
+  std::string name_of(std::size_t unit) const {
+    return unit < units_.size() ? units_[unit] : std::to_string(unit);
+  }
+
   const ListedSet& set_;
   const std::vector<std::string>& units_;
   std::vector<FeatureRow> rows_;  // by unit
   std::vector<bool> given_;       // by unit
   std::vector<std::string> unknown_;
-  Index empty_ = 0;
+  std::vector<std::string> empty_;
 };
 
 void attach(NetworkDescriptor& network, std::size_t number, const std::vector<ListedSet>& sets,

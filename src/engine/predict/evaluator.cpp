@@ -3,6 +3,7 @@
 #include "src/engine/predict/evaluator.h"
 
 #include "norn/base/error.h"
+#include "src/base/text.h"
 #include "src/data/feature_counts.h"
 #include "src/engine/data/sparse_rows.h"
 #include "src/engine/predict/metrics.h"
@@ -62,14 +63,19 @@ class Evaluator {
                       "feature index of the data that the model was made for",
                       layer.name, units_, layer.units()));
     for (const Dataset* set : settings.also_seen) check_seen(set->info());
+    count_ranked();
   }
 
   Index units() const { return units_; }
+  // Whether a unit is ranked, of those below units().
+  bool is_allowed(Column unit) const {
+    return unit >= settings_.allowed.size() || settings_.allowed[unit] != 0;
+  }
 
   /// `rank` and `cost` may be empty.
   Evaluation run(Index batch, std::vector<BatchSource> sets, const Rank& rank,
                  const Cost& cost = {}) {
-    RankingMetrics metrics(settings_.ks, units_);
+    RankingMetrics metrics(settings_.ks, units_, ranked_);
     if (!settings_.gains.empty()) metrics.set_gains(settings_.gains);
     if (!settings_.information.empty()) metrics.set_information(settings_.information);
     metrics.set_similarity(settings_.similarity);
@@ -93,22 +99,37 @@ class Evaluator {
       done += bound.examples;
       if (settings_.on_batch) settings_.on_batch(done);
     }
-    if (rank && metrics.examples() == 0)
-      throw DataError(
-          fmt::format("{} holds nothing to be found: every example of it is empty, or all that is "
-                      "in it is unknown to the model, as new items are before they are added; use "
-                      "the held-out part of a split",
-                      place(*target_)));
+    if (rank && metrics.examples() == 0) fail_without_held_out();
     if (!total.is_finite())
       throw DivergenceError(fmt::format(
           "the cost of all {} examples is beyond 2^62; the network has diverged: lower the "
           "learning rate, or the examples are far from those that it is trained on",
           done));
-    return {metrics.result(),  units_,  metrics.examples(),
+    return {metrics.result(),  ranked_, metrics.examples(),
             metrics.skipped(), hidden_, total.value() / double(data_.examples())};
   }
 
  private:
+  void count_ranked() {
+    require(settings_.allowed.empty() || Index(settings_.allowed.size()) >= units_,
+            "evaluate: the allowed units end before those that are ranked do");
+    ranked_ = 0;
+    for (Index unit = 0; unit < units_; ++unit) ranked_ += is_allowed(Column(unit));
+  }
+
+  [[noreturn]] void fail_without_held_out() const {
+    if (ranked_ < units_)
+      throw DataError(fmt::format(
+          "{} holds nothing to be found: no example of it has any of the {} units that are ranked; "
+          "name others, or rank all",
+          place(*target_), with_thousands(ranked_)));
+    throw DataError(
+        fmt::format("{} holds nothing to be found: every example of it is empty, or all that is "
+                    "in it is unknown to the model, as new items are before they are added; use "
+                    "the held-out part of a split",
+                    place(*target_)));
+  }
+
   void check_seen(const DatasetInfo& info) const {
     if (info.examples != data_.examples())
       throw ShapeError(fmt::format(
@@ -119,10 +140,10 @@ class Evaluator {
   // Candidates of an example that are not held out.
   Index others(Index r) const {
     const std::span<const Column> known = excluded_.columns(r);
-    const auto is_beyond = [&](Column unit) { return Index(unit) >= units_; };
-    Index count = units_ - (Index(known.size()) - std::ranges::count_if(known, is_beyond));
+    const auto is_ranked = [&](Column unit) { return Index(unit) < units_ && is_allowed(unit); };
+    Index count = ranked_ - Index(std::ranges::count_if(known, is_ranked));
     for (const Column unit : held_out_.columns(r))
-      count -= !is_beyond(unit) && !std::ranges::binary_search(known, unit);
+      count -= is_ranked(unit) && !std::ranges::binary_search(known, unit);
     return count;
   }
 
@@ -153,7 +174,7 @@ class Evaluator {
       const std::span<const Column> known = excluded_.columns(r);
       const auto is_known = [&](Column unit) { return std::ranges::binary_search(known, unit); };
       for_row(target, r, [&](Column unit) {
-        if (!settings_.unseen_only || !is_known(unit)) held_out_.add(unit);
+        if (is_allowed(unit) && (!settings_.unseen_only || !is_known(unit))) held_out_.add(unit);
       });
       held_out_.end_row();
       for (Column unit : held_out_.columns(r)) hidden_ += is_known(unit);
@@ -165,6 +186,7 @@ class Evaluator {
   const EvaluationSettings& settings_;
   const DatasetInfo* target_ = nullptr;
   Index units_ = 0;
+  Index ranked_ = 0;  // of these, those that are allowed
   Index hidden_ = 0;
   SparseRows excluded_;
   SparseRows held_out_;
@@ -206,7 +228,9 @@ Evaluation evaluate(Network& network, const DataBinding& data, const EvaluationS
   return evaluator.run(
       network.batch(), data.sources_for(network),
       [&](const BoundBatch& batch, const CsrView& excluded, const auto& take) {
-        const ScoreFilter filter{excluded, {}, {}};
+        ScoreFilter filter{excluded, {}, {}};
+        if (!settings.allowed.empty())
+          filter.allowed = {settings.allowed.data(), evaluator.units()};
         const TopK& best = settings.with_cost
                                ? predictor.predict_with_cost(batch, filter, cost_of_ranked)
                                : predictor.predict(batch, filter);
@@ -230,7 +254,8 @@ Evaluation evaluate_popularity(const Network& network, const DataBinding& data, 
                            const Column* last = excluded.column + excluded.row_begin[r + 1];
                            ranked.clear();
                            for (std::size_t i = 0; i < order.size() && ranked.size() < longest; ++i)
-                             if (!std::binary_search(first, last, Column(order[i])))
+                             if (evaluator.is_allowed(Column(order[i])) &&
+                                 !std::binary_search(first, last, Column(order[i])))
                                ranked.push_back(order[i]);
                            take(r, ranked);
                          }

@@ -5,6 +5,7 @@
 #include "src/engine/data/data_binding.h"
 #include "src/engine/predict/unit_similarity.h"
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -20,6 +21,8 @@ struct EvaluationSettings {
   bool unseen_only = false;  ///< units that are left out as seen do not count as held out
   bool with_cost = false;    ///< also the cost of the targets, of all output layers
   Index units = 0;           ///< only units below this are candidates; 0: the held-out set's width
+  /// [>= units] 1 of those that are ranked and count as held out; empty: all.
+  std::span<const std::uint8_t> allowed;
   std::vector<Dataset*>
       also_seen;  ///< sets whose units are left out too; their examples pair by position
   std::function<void(Index examples)> on_batch;  ///< examples done so far; may be empty

@@ -17,7 +17,7 @@ namespace {
 template <typename Metric>
 class MeanOfExamples {
  public:
-  explicit MeanOfExamples(Index /*units*/) {}
+  MeanOfExamples(Index /*units*/, Index /*ranked*/) {}
   void add(const RankedExample& example) {
     const double value = Metric::of_example(example);
     is_computed_ = is_computed_ && !std::isnan(value);
@@ -51,7 +51,9 @@ struct TotalsOf;
 template <typename... Metrics>
 struct TotalsOf<MetricList<Metrics...>> {
   using Type = std::tuple<typename TotalOf<Metrics>::Type...>;
-  static Type make(Index units) { return {typename TotalOf<Metrics>::Type(units)...}; }
+  static Type make(Index units, Index ranked) {
+    return {typename TotalOf<Metrics>::Type(units, ranked)...};
+  }
 };
 using AllTotals = TotalsOf<RankingMetricsList>;
 
@@ -74,12 +76,12 @@ struct RankingMetrics::Totals {
   AllTotals::Type metrics;
 };
 
-RankingMetrics::RankingMetrics(std::vector<Index> ks, Index units)
+RankingMetrics::RankingMetrics(std::vector<Index> ks, Index units, Index ranked)
     : ks_(std::move(ks)), units_(units) {
-  require(units >= 1, "RankingMetrics: the catalogue is empty");
+  require(units >= 1 && ranked >= 1, "RankingMetrics: the catalogue is empty");
   for (Index k : ks_) {
     require(k >= 1, "RankingMetrics: every K must be at least 1");
-    totals_.push_back({AllTotals::make(units)});
+    totals_.push_back({AllTotals::make(units, ranked)});
   }
 }
 

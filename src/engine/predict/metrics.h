@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 /// Ranking metrics of many examples, full ranking.
@@ -15,8 +16,10 @@ namespace norn {
 /// Gathers the metrics of many examples; sums do not depend on their order.
 class RankingMetrics {
  public:
-  /// `units`: size of the catalogue, for coverage.
-  RankingMetrics(std::vector<Index> ks, Index units);
+  /// `units`: size of the catalogue; `ranked`: how many of them are ranked, for coverage.
+  RankingMetrics(std::vector<Index> ks, Index units, Index ranked);
+  RankingMetrics(std::vector<Index> ks, Index units)
+      : RankingMetrics(std::move(ks), units, units) {}
   ~RankingMetrics();
   RankingMetrics(const RankingMetrics&) = delete;
   RankingMetrics& operator=(const RankingMetrics&) = delete;
