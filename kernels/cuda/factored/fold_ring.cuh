@@ -30,6 +30,7 @@ struct Tile {
   static constexpr int kSlots = kCols == 256 ? 7 : 13;
   static constexpr int kProducerRegisters = kCols == 256 ? 40 : 56;
   static constexpr int kMultiplierRegisters = kCols == 256 ? 232 : 152;
+  static_assert(kGroups * kMultiplierRegisters + kProducerRegisters <= 65536 / 128);
 };
 
 /// U - 1 in float32, which is small: its products may be rounded. Zeros beyond the width. Its last
