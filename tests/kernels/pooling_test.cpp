@@ -196,8 +196,9 @@ TEST_F(PoolingTest, GoesThroughFunctionsBitByBit) {
         const float value = done ? expected(e, i) * slope : expected(e, i);
         ASSERT_EQ(std::bit_cast<std::uint32_t>(dx(e, i)), std::bit_cast<std::uint32_t>(value))
             << e << ", " << i;
-        if (done)
+        if (done) {
           ASSERT_EQ(copy[std::size_t(e * units + i)].bits, Bfloat16::rounded(value).bits);
+        }
       }
     EXPECT_TRUE(dx.padding_is_intact());
   }
