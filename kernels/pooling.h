@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/activation.h"
 #include "kernels/dense.h"
 #include "kernels/window.h"
 #include "norn/base/fixed_point.h"
@@ -80,6 +81,14 @@ class PoolingKernels {
   void backward(const Pooling& pooling, std::span<const PoolingSource> sources, std::size_t source,
                 MatrixView<const float> delta, MatrixView<float> dx, Existing existing);
 
+  /// dx = that times f'(x), where the source's x are outputs of f whose slope is written in them,
+  /// and its bf16 copy unless that is empty: what backward() and PointwiseKernels::multiply_slope()
+  /// make, bit by bit. Says whether this device makes it in one pass; else nothing has been done.
+  ///   dx, bf16 [E x places*C]
+  bool backward_through(const Pooling& pooling, std::span<const PoolingSource> sources,
+                        std::size_t source, MatrixView<const float> delta, const Activation& f,
+                        MatrixView<float> dx, MatrixView<Bfloat16> bf16);
+
   /// Adds the products and squares of these units to the sums: within a row in float64 in a fixed
   /// order, then in fixed point, so that the order of the blocks of units does not matter (what is
   /// below 2^-52 is lost). Unit i of one source goes with unit i of the other in the order of
@@ -103,6 +112,11 @@ class PoolingKernels {
   virtual void do_backward(const Pooling& pooling, std::span<const PoolingSource> sources,
                            std::size_t source, MatrixView<const float> delta, MatrixView<float> dx,
                            Existing existing) = 0;
+  virtual bool do_backward_through(const Pooling&, std::span<const PoolingSource>, std::size_t,
+                                   MatrixView<const float>, const Activation&, MatrixView<float>,
+                                   MatrixView<Bfloat16>) {
+    return false;
+  }
   virtual void do_add_pair_sums(const PoolingSource& first, const PoolingSource& second,
                                 const PairSums<FixedSum>& sums) = 0;
   virtual void do_compare(Similarity similarity, const PairSums<const FixedSum>& sums,

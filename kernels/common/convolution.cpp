@@ -13,6 +13,10 @@ bool is_dense(const MatrixView<T>& m) {
   return m.stride == m.cols || m.rows <= 1;
 }
 
+bool is_copy(const MatrixView<Bfloat16>& bf16, const MatrixView<float>& of) {
+  return bf16.data == nullptr || (bf16.rows == of.rows && bf16.cols == of.cols && is_dense(bf16));
+}
+
 bool is_valid(const Window& window) {
   for (std::size_t a = 0; a < 3; ++a)
     if (window.in[a] < 1 || window.out[a] < 1 || window.kernel[a] < 1 || window.stride[a] < 1 ||
@@ -51,6 +55,18 @@ void ConvolutionKernels::forward_from_bias(const Window& window, const DenseOper
   if (!z.empty()) do_forward(window, x, filters, bias, z, Existing::overwrite);
 }
 
+bool ConvolutionKernels::forward_to_outputs(const Window& window, const DenseOperand& x,
+                                            MatrixView<const float> filters,
+                                            VectorView<const float> bias, const Activation& f,
+                                            MatrixView<float> y, MatrixView<Bfloat16> bf16) {
+  require_fit(fit(window, x.values, filters, y) && bias.size == filters.rows && is_copy(bf16, y),
+              "convolution forward_to_outputs",
+              "x [E x places*C], filters [K x C*taps], bias [K], y, bf16 [E x windows*K] without "
+              "gaps",
+              x.values, filters, bias, y, bf16);
+  return y.empty() || do_forward_to_outputs(window, x, filters, bias, f, y, bf16);
+}
+
 void ConvolutionKernels::input_delta(const Window& window, const DenseOperand& delta,
                                      MatrixView<const float> filters, MatrixView<float> dx,
                                      Existing existing) {
@@ -58,6 +74,20 @@ void ConvolutionKernels::input_delta(const Window& window, const DenseOperand& d
               "delta [E x windows*K] without gaps, filters [K x C*taps], dx [E x places*C]",
               delta.values, filters, dx);
   if (!dx.empty()) do_input_delta(window, delta, filters, dx, existing);
+}
+
+bool ConvolutionKernels::input_delta_through(const Window& window, const DenseOperand& delta,
+                                             MatrixView<const float> filters, const Activation& f,
+                                             MatrixView<const float> x, MatrixView<float> dx,
+                                             MatrixView<Bfloat16> bf16) {
+  require_fit(
+      fit(window, dx, filters, delta.values) && is_dense(dx) && is_copy(bf16, dx) &&
+          x.rows == dx.rows && x.cols == dx.cols && is_dense(x),
+      "convolution input_delta_through",
+      "delta [E x windows*K], filters [K x C*taps], x, dx, bf16 [E x places*C], without gaps",
+      delta.values, filters, x, dx, bf16);
+  require(slope_from(f) == SlopeFrom::y, "convolution input_delta_through: a slope of outputs");
+  return dx.empty() || do_input_delta_through(window, delta, filters, f, x, dx, bf16);
 }
 
 void ConvolutionKernels::gradient(const Window& window, const DenseOperand& delta,

@@ -93,6 +93,22 @@ void PoolingKernels::backward(const Pooling& pooling, std::span<const PoolingSou
   if (!dx.empty()) do_backward(pooling, sources, source, delta, dx, existing);
 }
 
+bool PoolingKernels::backward_through(const Pooling& pooling,
+                                      std::span<const PoolingSource> sources, std::size_t source,
+                                      MatrixView<const float> delta, const Activation& f,
+                                      MatrixView<float> dx, MatrixView<Bfloat16> bf16) {
+  require_fit(
+      fit(pooling, sources, delta) && source < sources.size() && has_valid_stride(dx) &&
+          dx.rows == delta.rows && dx.cols == sources[source].x.cols &&
+          (bf16.data == nullptr || (bf16.rows == dx.rows && bf16.cols == dx.cols)),
+      "pooling backward_through",
+      "sources [E x places*C] whose windows all have a unit, delta [E x windows*C], dx, bf16 [E x "
+      "places*C]",
+      first_of(sources), delta, dx, bf16);
+  require(slope_from(f) == SlopeFrom::y, "pooling backward_through: a slope of outputs");
+  return dx.empty() || do_backward_through(pooling, sources, source, delta, f, dx, bf16);
+}
+
 void PoolingKernels::add_pair_sums(const PoolingSource& first, const PoolingSource& second,
                                    const PairSums<FixedSum>& sums) {
   require_fit(are_alike(first, second) && has_rows(sums, first.x.rows, false), "add_pair_sums",

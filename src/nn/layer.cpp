@@ -280,6 +280,21 @@ void UnitLayer::undo_activation(const Compute& compute, Index examples,
                                             slope_values(examples), delta(examples), bf16);
 }
 
+bool UnitLayer::convolve_to_outputs(const Compute& compute, const Window& window,
+                                    const DenseOperand& x, Index examples) {
+  MatrixView<Bfloat16> bf16;
+  if (!bf16_rows.empty()) bf16 = examples_of(bf16_rows, examples);
+  return compute.kernels.convolution->forward_to_outputs(
+      window, x, connections[0].weights().values(), bias.value.view(),
+      pointwise_activation(descriptor()), examples_of(activations, examples), bf16);
+}
+
+UnitLayer::DeltaThrough UnitLayer::delta_through(Index examples) {
+  DeltaThrough through{pointwise_activation(descriptor()), examples_of(deltas, examples)};
+  if (!bf16_deltas.empty()) through.bf16 = examples_of(bf16_deltas, examples);
+  return through;
+}
+
 void UnitLayer::sum_bias_gradient(const Compute& compute, const WeightStep& step, Range units,
                                   const DenseOperand& delta) {
   if (delta.values.data == nullptr)

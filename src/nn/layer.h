@@ -5,6 +5,7 @@
 #include "src/nn/graph.h"
 
 #include <string>
+#include <utility>
 #include <vector>
 
 /// One layer at work: what it holds and what it computes on its own units. Layers never
@@ -199,6 +200,20 @@ class UnitLayer {
                 const WeightStep& step);
   /// delta(): from d cost / d activation to that of what activate() began with.
   void undo_activation(const Compute& compute, Index examples, const StepPosition& position);
+  /// Of layers that StepFacts::activates_alone(): the outputs as a product leaves them that applies
+  /// the function. Says whether the device has such products.
+  bool convolve_to_outputs(const Compute& compute, const Window& window, const DenseOperand& x,
+                           Index examples);
+  /// Of layers that StepFacts::gets_whole_delta(): what makes it behind the function.
+  struct DeltaThrough {
+    const Activation& f;
+    MatrixView<float> delta;      ///< [examples x units] channels last
+    MatrixView<Bfloat16> bf16{};  ///< its copy, if there is one
+  };
+  DeltaThrough delta_through(Index examples);
+  /// Says whether that has been made, and asks it, once a step.
+  bool set_final_delta(bool made) { return delta_is_final_ = made; }
+  bool take_final_delta() { return std::exchange(delta_is_final_, false); }
   /// The biases' gradient for these units: the column sums of their deltas.
   void sum_bias_gradient(const Compute& compute, const WeightStep& step, Range units,
                          const DenseOperand& delta);
@@ -237,6 +252,7 @@ class UnitLayer {
 
   Settings settings_;
   Index first_row_ = 0;
+  bool delta_is_final_ = false;
 };
 
 }  // namespace norn

@@ -239,6 +239,55 @@ bool StepFacts::gives_bf16_delta(int layer) const {
          std::ranges::any_of(matrices(layer), [this](int edge) { return reads_windows(edge); });
 }
 
+bool StepFacts::activates_alone(int layer) const {
+  const LayerDescriptor& descriptor = this->layer(layer);
+  const auto* f = std::get_if<Activation>(&descriptor.activation);
+  return by_example(layer) && is_convolution(layer) && sources(layer).size() == 1 &&
+         matrices(layer).size() == 1 && !descriptor.batch_normalization && f &&
+         slope_from(*f) == SlopeFrom::y && !(training() && descriptor.dropout > 0.0f);
+}
+
+bool StepFacts::gets_whole_delta(int layer) const {
+  if (!activates_alone(layer) || !wants_delta(layer) || sums_delta(layer)) return false;
+  std::vector<int> edges = graph_.destinations[std::size_t(layer)];
+  std::erase_if(edges, [this](int edge) { return !edge_takes_part(edge); });
+  if (edges.size() != 1) return false;
+  const int destination = edge(edges[0]).destination;
+  const LayerDescriptor& descriptor = this->layer(destination);
+  const bool pools = descriptor.type == LayerType::pooling && !is_comparison(descriptor.function);
+  return by_example(destination) &&
+         (pools || (is_convolution(destination) && has_weights(edges[0])));
+}
+
+namespace {
+
+// Of the functions that kernels of windows apply.
+bool slope_follows_sign(const LayerDescriptor& layer) {
+  return std::visit([](const auto& f) { return f.slope_follows_sign; },
+                    std::get<Activation>(layer.activation));
+}
+
+}  // namespace
+
+bool StepFacts::activates_in_product(int layer) const {
+  return activates_alone(layer) && reads_windows(sources(layer)[0]) &&
+         slope_follows_sign(this->layer(layer));
+}
+
+bool StepFacts::slopes_in_product(int layer) const {
+  if (!gets_whole_delta(layer) || !device().casts_operands ||
+      !slope_follows_sign(this->layer(layer)))
+    return false;
+  return std::ranges::any_of(graph_.destinations[std::size_t(layer)], [&](int edge) {
+    const int destination = this->edge(edge).destination;
+    if (!edge_takes_part(edge) || !is_convolution(destination)) return edge_takes_part(edge);
+    const Index filters = channels(destination);
+    const Window window = this->window(edge);
+    return !window_pieces::has_mirror(window, filters) ||
+           window_pieces::can_read(window_pieces::mirror_of(window, filters), window.channels);
+  });
+}
+
 bool StepFacts::feeds(int layer, Layout layout) const {
   return std::ranges::any_of(graph_.destinations[std::size_t(layer)], [&](int edge) {
     return edge_takes_part(edge) && this->layout(this->edge(edge).destination).layout == layout;

@@ -88,6 +88,14 @@ class StepFacts {
   bool reads_windows(int edge) const;
   bool gives_bf16_rows(int layer) const;
   bool gives_bf16_delta(int layer) const;
+  /// Whether the outputs of a convolution are its function of one product and nothing else is kept
+  /// of them, so that a device may apply the function in that product. Whether one convolution or
+  /// pooling gives all of such a layer's delta: then that may apply the slope.
+  bool activates_alone(int layer) const;
+  bool gets_whole_delta(int layer) const;
+  /// Whether that is what happens, in bf16.
+  bool activates_in_product(int layer) const;
+  bool slopes_in_product(int layer) const;
   /// Whether a hidden layer feeds some by example, and whether one by example feeds some by unit:
   /// then the rows of all ranks are gathered.
   bool feeds_by_example(int layer) const { return feeds(layer, Layout::by_example); }

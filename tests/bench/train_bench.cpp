@@ -143,7 +143,7 @@ std::string check_images(const ImageShape& shape, const Options& options, const 
 
 // Whole rounds of folds, and of sums of V' V, too, where these do not take too long.
 Index whole_rounds(Index count, double seconds_of_step, const FactorIntervals& every) {
-  constexpr double kLongest = 20.0;  // of all repetitions
+  constexpr double kLongest = 40.0;  // of all repetitions; the first steps take longer than others
   for (const Index round : {every.gram, every.fold})
     if (round > 0 && seconds_of_step * double(round) * kRepetitions < kLongest)
       return (count + round - 1) / round * round;
@@ -230,7 +230,7 @@ void print(const Result& r, const Options& options) {
   if (r.floor_seconds > 0.0)
     line += fmt::format(", floor {:.3f} ms, {:.0f} % of it", 1e3 * r.floor_seconds,
                         100.0 * r.floor_seconds / r.step_seconds);
-  if (r.every.fold > 0) line += fmt::format(", folded at every {} steps", r.every.fold);
+  if (r.every.fold > 0) line += fmt::format(", folded at every {} steps at least", r.every.fold);
   line += fmt::format(", working memory {:.1f} MB, peak {:.2f} GB, first cost {:.12g}",
                       r.working_megabytes, r.peak_gigabytes, r.first_cost);
   std::printf("%s\n", line.c_str());

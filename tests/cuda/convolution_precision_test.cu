@@ -4,6 +4,8 @@
 #include "kernels/convolution.h"
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
+#include "kernels/cuda/windows/window_product.h"
+#include "kernels/pointwise.h"
 
 #include <algorithm>
 #include <cmath>
@@ -220,6 +222,61 @@ TEST_P(ConvolutionPrecisionTest, GivesAnExampleItsBitsInAnyCompany) {
         std::equal(some_dx.host.begin(), some_dx.host.end(), dx.host.begin() + first * x.cols));
     EXPECT_TRUE(term.host == term_of_copy.host);
   }
+}
+
+// A product that applies an activation function, or its slope, has the bits of passes of their own.
+TEST_P(ConvolutionPrecisionTest, AppliesFunctionsBitByBit) {
+  const auto dense = cuda::make_dense(stream());
+  const auto kernels = cuda::make_convolution(stream(), *dense);
+  const auto pointwise = cuda::make_pointwise(stream());
+  const std::vector<Activation> functions{Relu{}, LeakyRelu{0.3f}, Linear{}, Sigmoid{}};
+  const bool copies = GetParam() == Precision::bf16;
+  int forward = 0, backward = 0;
+  for (int round = 0; round < 100; ++round) {
+    Window w = draw(round % 50 == 0);
+    if (below(3) > 0) w.order = UnitOrder::channels_last;
+    const Index e = 1 + below(9), k = draw_filters(), outs = w.out_places() * k;
+    const Activation& f = functions[std::size_t(below(Index(functions.size())))];
+    SCOPED_TRACE(text(w, k, e));
+    Matrix x = make(e, w.places() * w.channels), filters = make(k, w.channels * w.taps());
+    Matrix delta = make(e, outs), y = make(e, outs), z = make(e, outs), bias = make(1, k);
+    Matrix dx = make(e, x.cols), of_passes = make(e, x.cols);
+    Rounded y_copy = copy_of(y), z_copy = copy_of(z);
+    Rounded dx_copy = copy_of(dx), passes_copy = copy_of(of_passes);
+    const auto bf16 = [&](Rounded& copy, const Matrix& m) {
+      return copies ? MatrixView<Bfloat16>{copy.gpu.data(), m.rows, m.cols, m.cols}
+                    : MatrixView<Bfloat16>{};
+    };
+    const VectorView<const float> of_filters{bias.gpu.data(), k};
+    const auto expect_same = [&](Matrix& found, Matrix& expected, Rounded& a, Rounded& b) {
+      found.fetch();
+      expected.fetch();
+      EXPECT_TRUE(found.host == expected.host);
+      if (!copies) return;
+      std::vector<Bfloat16> found_copy(found.host.size()), expected_copy(found.host.size());
+      a.gpu.read(found_copy.data(), a.gpu.size());
+      b.gpu.read(expected_copy.data(), b.gpu.size());
+      EXPECT_TRUE(std::equal(found_copy.begin(), found_copy.end(), expected_copy.begin(),
+                             [](Bfloat16 p, Bfloat16 q) { return p.bits == q.bits; }));
+    };
+    if (kernels->forward_to_outputs(w, x.view(), filters.view(), of_filters, f, y.view(),
+                                    bf16(y_copy, y))) {
+      kernels->forward_from_bias(w, x.view(), filters.view(), of_filters, z.view());
+      pointwise->activate(f, {}, z.view(), {.bf16 = bf16(z_copy, z)});
+      expect_same(y, z, y_copy, z_copy);
+      ++forward;
+    }
+    if (kernels->input_delta_through(w, delta.view(), filters.view(), f, x.view(), dx.view(),
+                                     bf16(dx_copy, dx))) {
+      kernels->input_delta(w, delta.view(), filters.view(), of_passes.view(), Existing::overwrite);
+      pointwise->multiply_slope(f, x.view(), of_passes.view(), bf16(passes_copy, dx));
+      expect_same(dx, of_passes, dx_copy, passes_copy);
+      ++backward;
+    }
+  }
+  const bool reads = cuda::device_reads_windows() && GetParam() != Precision::fp32;
+  EXPECT_EQ(forward > 0, reads);
+  EXPECT_GT(backward, 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpu, ConvolutionPrecisionTest,

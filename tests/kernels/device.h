@@ -24,6 +24,9 @@ std::unique_ptr<ConvolutionKernels> make_convolution(Executor& executor);
 std::unique_ptr<PoolingKernels> make_pooling(Executor& executor);
 std::unique_ptr<RunSumKernels> make_run_sums(Executor& executor);
 
+/// Whether these are the GPU's.
+bool is_gpu();
+
 /// Whether sums over a row or column run in the order that the CPU's documents say, so that a test
 /// may ask for equal bits instead of a tolerance.
 bool sums_like_the_cpu();

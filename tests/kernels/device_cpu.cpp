@@ -45,6 +45,9 @@ std::unique_ptr<PoolingKernels> make_pooling(Executor& executor) {
 std::unique_ptr<RunSumKernels> make_run_sums(Executor& executor) {
   return make_cpu_run_sums(executor);
 }
+bool is_gpu() {
+  return false;
+}
 bool sums_like_the_cpu() {
   return true;
 }

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <vector>
 
 namespace norn {
 namespace {
@@ -310,17 +312,22 @@ TEST_F(FactoredSamples, FoldsMultipliesAndAddsUpRows) {
   }
 }
 
-// Passes of 256 columns, rows with and without 16-byte copies, and tiles of 128 rows, of which a
-// GPU has more than multiprocessors.
+// Passes of 256 and 128 columns, rows with and without 16-byte copies, and tiles of 128 and 192
+// rows, of which a GPU has more than multiprocessors.
 TEST_F(Factored, FoldsWideAndManyRows) {
   struct Shape {
     Index units, width, padding;
   };
   const Index block = 50;
-  for (const Shape& shape :
-       {Shape{300, 257, 0}, Shape{300, 257, 5}, Shape{150, 301, 4}, Shape{200, 833, 0},
-        Shape{260, 514, 7}, Shape{55000, 6, 3}, Shape{20000, 257, 4}, Shape{19000, 337, 4}}) {
-    SCOPED_TRACE(shape.width);
+  std::vector<Shape> shapes = {{300, 257, 0},   {300, 257, 5},   {150, 301, 4},
+                               {200, 833, 0},   {260, 514, 7},   {55000, 6, 3},
+                               {52000, 129, 0}, {20000, 257, 4}, {27000, 270, 3}};
+  // Columns beside the last one, on both sides of a pass's end. Tiles with and without all rows.
+  for (const Index columns : {127, 128, 129, 130, 255, 256, 257, 258, 383, 384, 385, 386})
+    shapes.push_back({150 + below(600), columns + 1, below(6)});
+  for (const Index rows : {192, 256, 384, 768}) shapes.push_back({rows, 129 + below(300), 0});
+  for (const Shape& shape : shapes) {
+    SCOPED_TRACE(std::to_string(shape.units) + " rows of " + std::to_string(shape.width));
     Rows before(shape.units, shape.width);
     before.rows = PaddedMatrix<float>(shape.units, shape.width - 1, shape.padding);
     for (Index i = 0; i < shape.units; ++i) {

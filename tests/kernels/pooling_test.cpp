@@ -5,6 +5,7 @@
 #include "tests/kernels/pooling_cases.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 
 namespace norn {
@@ -151,9 +152,55 @@ TEST_F(PoolingTest, NormalisesResponses) {
     const LocalResponseNormalization lrn{uniform(0.5f, 3.0f), int(1 + below(17)),
                                          uniform(0.0f, 5.0f), uniform(0.1f, 1.5f)};
     SCOPED_TRACE(fmt::format("k {} n {} alpha {} beta {}", lrn.k, lrn.n, lrn.alpha, lrn.beta));
-    Case drawn = draw(without_windows(draw_window()), round % 3 == 0 ? 2 : 1, 1 + below(3));
+    Window places = without_windows(draw_window());
+    if (round % 10 == 5) {  // more channels than a GPU's block has in shared memory
+      places.in = places.out = {1 + below(2), 1 + below(2), 1};
+      places.channels = 4000 + below(300);
+    }
+    Case drawn = draw(places, round % 3 == 0 ? 2 : 1, 1 + below(3));
     compare(*kernels, lrn, drawn, 8e-6,
             [&](const auto& each) { return normalise(drawn, lrn, each); });
+  }
+}
+
+// A GPU may take the delta through the function of the source's layer at once.
+TEST_F(PoolingTest, GoesThroughFunctionsBitByBit) {
+  Executor executor(2);
+  const auto kernels = samples::make_pooling(executor);
+  const std::vector<Activation> functions{Relu{}, LeakyRelu{0.3f}, Linear{}, Sigmoid{}};
+  const std::vector<Pooling> poolings{MaxPooling{}, AveragePooling{}, LocalResponseNormalization{},
+                                      Maxout{}};
+  for (int round = 0; round < 40; ++round) {
+    const Pooling& pooling = poolings[std::size_t(round) % poolings.size()];
+    const Activation& f = functions[std::size_t(below(Index(functions.size())))];
+    const Window drawn_window = draw_window();
+    Case drawn = draw(round % 4 < 2 ? drawn_window : without_windows(drawn_window),
+                      round % 4 == 3 ? 2 : 1, 1 + below(5), below(3));
+    SCOPED_TRACE(text_of(drawn));
+    const Index units = drawn.x[0].cols();
+    auto delta = random_matrix(drawn.examples, drawn.results(), below(3));
+    auto dx = random_matrix(drawn.examples, units, below(3));
+    PaddedMatrix<float> expected = dx;
+    std::vector<Bfloat16> copy(std::size_t(drawn.examples * units));
+    const bool done =
+        kernels->backward_through(pooling, drawn.sources(), 0, delta.view(), f, dx.view(),
+                                  {copy.data(), drawn.examples, units, units});
+    EXPECT_EQ(done, samples::is_gpu() && !std::holds_alternative<Sigmoid>(f));
+    if (done)
+      kernels->backward(pooling, drawn.sources(), 0, delta.view(), expected.view(),
+                        Existing::overwrite);
+    for (Index e = 0; e < drawn.examples; ++e)
+      for (Index i = 0; i < units; ++i) {
+        const float slope =
+            std::visit([&](const auto& g) { return g.slope(drawn.x[0](e, i)); }, f);
+        const float value = done ? expected(e, i) * slope : expected(e, i);
+        ASSERT_EQ(std::bit_cast<std::uint32_t>(dx(e, i)), std::bit_cast<std::uint32_t>(value))
+            << e << ", " << i;
+        if (done) {
+          ASSERT_EQ(copy[std::size_t(e * units + i)].bits, Bfloat16::rounded(value).bits);
+        }
+      }
+    EXPECT_TRUE(dx.padding_is_intact());
   }
 }
 

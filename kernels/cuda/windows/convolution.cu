@@ -151,57 +151,85 @@ class CudaConvolution final : public ConvolutionKernels {
     for (Index first = 0; first < all; first += most) body(first, std::min(most, all - first));
   }
 
-  /// z [E*windows x filters] = the windows times the filters, or z += it; plus a bias if any.
+  /// The windows times the filters. Windows that are written out have results without an activation
+  /// function.
   void multiply(const Window& window, const DenseOperand& x, const DenseOperand& filters,
-                VectorView<const float> bias, MatrixView<float> z, Existing existing) {
-    if (reads_windows(window, z.cols)) return multiply_read(window, x, filters, bias, z, existing);
-    if (!bias.empty()) for_cells(stream_, "set bias", z.rows, z.cols, SetBias{bias.data, z});
-    const Existing kept = bias.empty() ? existing : Existing::add;
+                const WindowResult& to) {
+    const MatrixView<float> z = to.result;
+    if (reads_windows(window, z.cols)) return multiply_read(window, x, filters, to);
     for_pieces(window, x.rows(), [&](Index first, Index count) {
-      rows_.multiply_transposed(windows(window, x, first, count), filters,
-                                z.row_range(first, count), kept);
+      const DenseOperand piece = windows(window, x, first, count);
+      if (to.bias.empty())
+        rows_.multiply_transposed(piece, filters, z.row_range(first, count), to.existing);
+      else
+        rows_.affine(piece, filters, to.bias, z.row_range(first, count));
     });
   }
 
   // As many examples at a time as the second-level cache holds, where they must be rounded first.
   void multiply_read(const Window& window, const DenseOperand& x, const DenseOperand& filters,
-                     VectorView<const float> bias, MatrixView<float> z, Existing existing) {
+                     const WindowResult& to) {
     if (!rounds())
-      return multiply_windows(stream_, window, without_gaps(x.values), filters.values, bias, z,
-                              existing);
+      return multiply_windows(stream_, window, without_gaps(x.values), filters.values, to);
     const Index most = is_there(x) ? x.rows() : examples_of_piece(x.cols());
-    const Index places = window.out_places();
     for (Index first = 0; first < x.rows(); first += most) {
       const Index count = std::min(most, x.rows() - first);
       multiply_windows(stream_, window, round(x.row_range(first, count), rounded_piece_),
-                       filters.bf16, bias, z.row_range(first * places, count * places), existing);
+                       filters.bf16, to.of_examples({first, first + count}, window.out_places()));
     }
+  }
+
+  /// Results of examples as those of windows, or places.
+  template <typename T>
+  static MatrixView<T> by_places(MatrixView<T> results, Index places, Index channels) {
+    return {results.data, results.rows * places, channels, channels};
   }
 
   void do_forward(const Window& window, const DenseOperand& x, MatrixView<const float> filters,
                   VectorView<const float> bias, MatrixView<float> z, Existing existing) override {
-    multiply(window, x, turned(window, filters, reads_windows(window, filters.rows)), bias,
-             {z.data, z.rows * window.out_places(), filters.rows, filters.rows}, existing);
+    multiply(window, x, turned(window, filters, reads_windows(window, filters.rows)),
+             {.result = by_places(z, window.out_places(), filters.rows),
+              .existing = existing,
+              .bias = bias});
+  }
+  bool do_forward_to_outputs(const Window& window, const DenseOperand& x,
+                             MatrixView<const float> filters, VectorView<const float> bias,
+                             const Activation& f, MatrixView<float> y,
+                             MatrixView<Bfloat16> bf16) override {
+    const std::optional<SignedSlopes> slopes = SignedSlopes::of(f);
+    if (!slopes || !reads_windows(window, filters.rows)) return false;
+    const Index places = window.out_places();
+    multiply(window, x, turned(window, filters, true),
+             {.result = by_places(y, places, filters.rows),
+              .bias = bias,
+              .f = *slopes,
+              .bf16 = by_places(bf16, places, filters.rows)});
+    return true;
   }
 
   void do_input_delta(const Window& window, const DenseOperand& operand,
                       MatrixView<const float> filters, MatrixView<float> dx,
                       Existing existing) override {
     if (has_mirror(window, filters.rows))
-      return input_delta_by_mirror(window, operand, filters, dx, existing);
-    const MatrixView<const float> delta = operand.values;
+      input_delta_by_mirror(window, operand, filters, dx, existing);
+    else
+      gather_input_delta(window, operand.values, filters,
+                         {.dx = dx, .adds = existing == Existing::add});
+  }
+  void gather_input_delta(const Window& window, MatrixView<const float> delta,
+                          MatrixView<const float> filters, const GivenDelta& to) {
     const DenseOperand w = turned(window, filters, false);
     const Index places = window.out_places(), depth = depth_of(window);
     const MatrixView<const float> flat{delta.data, delta.rows * places, filters.rows, filters.rows};
-    const bool fours = has_channels_last(window) && window.channels % 4 == 0 && is_packable<4>(dx);
-    for_pieces(window, dx.rows, [&](Index first, Index count) {
+    const bool fours =
+        has_channels_last(window) && window.channels % 4 == 0 && to.is_packable<4>();
+    for_pieces(window, delta.rows, [&](Index first, Index count) {
       const MatrixView<float> piece{piece_.reserve(count * depth), count, depth, depth};
       rows_.multiply(flat.row_range(first, count), w, piece);
       const Index example = first / places, end = (first + count + places - 1) / places;
       const auto gather = [&](auto n) {
-        for_cells(stream_, "gather windows", end - example, dx.cols / n(),
-                  GatherWindows<n()>{WindowMap(window), piece, first, example,
-                                     existing == Existing::add, dx});
+        for_cells(stream_, "gather windows", end - example, to.dx.cols / n(),
+                  GatherWindows<n()>{WindowMap(window), piece, first, example, to});
       };
       if (fours)
         gather(std::integral_constant<int, 4>{});
@@ -218,12 +246,34 @@ class CudaConvolution final : public ConvolutionKernels {
     const DenseOperand w = mirrored(mirror, window.channels, filters);
     const bool is_direct = existing == Existing::overwrite && is_run(dx) && is_packable<4>(dx);
     float* const to = is_direct ? dx.data : mirrored_.reserve(dx.size());
-    multiply(mirror, delta, w, {},
-             {to, dx.rows * window.places(), window.channels, window.channels},
-             Existing::overwrite);
+    multiply(mirror, delta, w,
+             {.result = {to, dx.rows * window.places(), window.channels, window.channels}});
     if (!is_direct)
       for_cells(stream_, "take delta", dx.rows, dx.cols,
                 TakeDelta{{to, dx.rows, dx.cols, dx.cols}, dx, existing == Existing::add});
+  }
+
+  bool do_input_delta_through(const Window& window, const DenseOperand& delta,
+                              MatrixView<const float> filters, const Activation& f,
+                              MatrixView<const float> x, MatrixView<float> dx,
+                              MatrixView<Bfloat16> bf16) override {
+    const std::optional<SignedSlopes> slopes = SignedSlopes::of(f);
+    if (!slopes) return false;
+    if (!has_mirror(window, filters.rows)) {
+      gather_input_delta(
+          window, delta.values, filters,
+          {.dx = dx, .slopes = true, .f = *slopes, .x = x, .bf16 = bf16});
+      return true;
+    }
+    const Window mirror = mirror_of(window, filters.rows);
+    if (!reads_windows(mirror, window.channels)) return false;
+    const Index places = window.places(), channels = window.channels;
+    multiply(mirror, delta, mirrored(mirror, channels, filters),
+             {.result = by_places(dx, places, channels),
+              .f = *slopes,
+              .outputs = by_places(x, places, channels),
+              .bf16 = by_places(bf16, places, channels)});
+    return true;
   }
 
   void do_gradient(const Window& window, const DenseOperand& delta, const DenseOperand& x,

@@ -4,15 +4,15 @@
 // need is found once and kept in between, for so many examples at a time that it stays in the
 // cache.
 #include "kernels/cuda/families.h"
+#include "kernels/cuda/windows/given_delta.cuh"
 #include "kernels/cuda/windows/pair_sums.h"
+#include "kernels/cuda/windows/responses.h"
 #include "kernels/cuda/windows/unit_order.cuh"
 #include "kernels/cuda/windows/windows.cuh"
-#include "kernels/math.h"
 #include "kernels/pooling.h"
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 
 namespace norn::cuda {
 namespace {
@@ -84,16 +84,15 @@ struct PoolWindows {
 struct SpreadMeans {
   WindowMap map;
   MatrixView<const float> delta;
-  MatrixView<float> dx;
-  bool adds;
+  GivenDelta to;
   __device__ void operator()(Index e, int c) const {
     const UnitPlace unit(map, c);
-    float sum = adds ? dx(e, c) : 0.0f;
+    float sum = to.before(e, c);
     for_windows_of(map, unit, [&](int window, int wx, int wy, int wz) {
       sum += delta(e, Index(window) * map.channels + unit.channel) /
              float(Mean::units_of(map, wx, wy, wz));
     });
-    dx(e, c) = sum;
+    to.write(e, c, sum);
   }
 };
 
@@ -102,17 +101,15 @@ struct GiveLargest {
   WindowMap map;
   MatrixView<const float> x;
   MatrixView<const float> delta;
-  MatrixView<float> dx;
-  bool adds;
+  GivenDelta to;
   __device__ void operator()(Index e, int c) const {
     const ResultPlace window(map, c);
     const Index from = window.channel * map.channel_stride;
     const int* at = window.at;
     const int winner = Largest::find(map, x.row(e) + from, at[0], at[1], at[2]).unit;
     for_units_of(map, at[0], at[1], at[2], [&](int unit) {
-      float& to = dx(e, from + unit);
-      const float before = adds ? to : 0.0f;
-      to = unit == winner ? before + delta(e, c) : before;
+      const float before = to.before(e, from + unit);
+      to.write(e, from + unit, unit == winner ? before + delta(e, c) : before);
     });
   }
 };
@@ -137,111 +134,17 @@ struct SpreadLargest {
   WindowMap map;
   MatrixView<const Tap> winners;
   MatrixView<const float> delta;
-  MatrixView<float> dx;
-  bool adds;
+  GivenDelta to;
   __device__ void operator()(Index e, int c) const {
     const UnitPlace unit(map, c);
-    float sum = adds ? dx(e, c) : 0.0f;
+    float sum = to.before(e, c);
     for_windows_of(map, unit, [&](int window, int wx, int wy, int wz) {
       const Index at = Index(window) * map.channels + unit.channel;
       const int tap = Largest::tap_of(map, unit.at[0] - map.first(0, wx),
                                       unit.at[1] - map.first(1, wy), unit.at[2] - map.first(2, wz));
       if (int(winners(e, at)) == tap) sum += delta(e, at);
     });
-    dx(e, c) = sum;
-  }
-};
-
-/// Local response normalisation of one channel of a place.
-struct Response {
-  int channels;
-  int channel_stride;
-  int in_front;
-  int behind;
-  float k, alpha, beta;
-
-  Response(const LocalResponseNormalization& lrn, const WindowMap& map)
-      : channels(map.channels),
-        channel_stride(map.channel_stride),
-        in_front((lrn.n - 1) / 2),
-        behind(lrn.n - 1 - in_front),
-        k(lrn.k),
-        alpha(float(double(lrn.alpha) / lrn.n)),
-        beta(lrn.beta) {}
-
-  /// value(i) of channels c - in_front to c + behind, in order.
-  template <typename Value>
-  __device__ float sum(int c, int before, int after, const Value& value) const {
-    float all = 0.0f;
-    for (int i = max(0, c - before); i <= min(channels - 1, c + after); ++i) all += value(i);
-    return all;
-  }
-  struct Factor {
-    float sum;
-    float power;
-  };
-  __device__ Factor factor(const float* x, int c) const {
-    const float squares = sum(c, in_front, behind, [&](int i) {
-      const float value = x[i * channel_stride];
-      return value * value;
-    });
-    const float bounded = math::max(std::numeric_limits<float>::min(), k + alpha * squares);
-    return {bounded, math::exp(-beta * math::log(bounded))};
-  }
-};
-
-struct NormaliseResponse {
-  WindowMap map;
-  Response response;
-  MatrixView<const float> x;
-  MatrixView<float> y;
-  bool adds;
-  __device__ void operator()(Index e, int c) const {
-    int channel = c;
-    const int place = map.by_channels.divide(channel);
-    const float* of_place = x.row(e) + place * map.place_stride;
-    const float value =
-        of_place[channel * map.channel_stride] * response.factor(of_place, channel).power;
-    y(e, c) = adds ? y(e, c) + value : value;
-  }
-};
-
-/// A channel's share in the delta of each channel that it is summed with, and its factor.
-struct FindShares {
-  WindowMap map;
-  Response response;
-  MatrixView<const float> x;
-  MatrixView<const float> delta;
-  MatrixView<float2> shares;  // [E x places*C]
-  __device__ void operator()(Index e, int c) const {
-    int channel = c;
-    const int place = map.by_channels.divide(channel);
-    const float* of_place = x.row(e) + Index(place) * map.place_stride;
-    const Response::Factor factor = response.factor(of_place, channel);
-    const float own = of_place[channel * map.channel_stride];
-    shares(e, c) = make_float2(delta(e, c) * own * factor.power / factor.sum, factor.power);
-  }
-};
-
-struct NormaliseResponseBackward {
-  WindowMap map;
-  Response response;
-  MatrixView<const float> x;
-  MatrixView<const float> delta;
-  MatrixView<const float2> shares;
-  MatrixView<float> dx;
-  bool adds;
-  /// By channels last, so that neighbouring threads share what they read.
-  __device__ void operator()(Index e, int c) const {
-    int channel = c;
-    const int place = map.by_channels.divide(channel);
-    const float2* of_place = shares.row(e) + Index(place) * map.channels;
-    const float sum = response.sum(channel, response.behind, response.in_front,
-                                   [&](int i) { return of_place[i].x; });
-    const Index at = Index(place) * map.place_stride + channel * map.channel_stride;
-    const float by = 2.0f * response.beta * response.alpha;
-    const float value = delta(e, c) * of_place[channel].y - by * x(e, at) * sum;
-    dx(e, at) = adds ? dx(e, at) + value : value;
+    to.write(e, c, sum);
   }
 };
 
@@ -284,10 +187,9 @@ struct KeepWinners {
 
 struct GiveDelta {
   MatrixView<const float> given;
-  MatrixView<float> dx;
-  bool adds;
+  GivenDelta to;
   __device__ void operator()(Index e, int c) const {
-    dx(e, c) = adds ? dx(e, c) + given(e, c) : given(e, c);
+    to.write(e, c, to.adds ? to.dx(e, c) + given(e, c) : given(e, c));
   }
 };
 
@@ -312,9 +214,18 @@ class CudaPooling final : public PoolingKernels {
   void do_backward(const Pooling& pooling, Sources sources, std::size_t source,
                    MatrixView<const float> delta, MatrixView<float> dx,
                    Existing existing) override {
-    const bool adds = existing == Existing::add;
-    std::visit([&](const auto& kind) { backward_of(kind, sources, source, delta, dx, adds); },
-               pooling);
+    const GivenDelta to{.dx = dx, .adds = existing == Existing::add};
+    std::visit([&](const auto& kind) { backward_of(kind, sources, source, delta, to); }, pooling);
+  }
+  bool do_backward_through(const Pooling& pooling, Sources sources, std::size_t source,
+                           MatrixView<const float> delta, const Activation& f, MatrixView<float> dx,
+                           MatrixView<Bfloat16> bf16) override {
+    const std::optional<SignedSlopes> slopes = SignedSlopes::of(f);
+    if (!slopes) return false;
+    const GivenDelta to{
+        .dx = dx, .slopes = true, .f = *slopes, .x = sources[source].x, .bf16 = bf16};
+    std::visit([&](const auto& kind) { backward_of(kind, sources, source, delta, to); }, pooling);
+    return true;
   }
 
   template <typename Kind>
@@ -332,9 +243,7 @@ class CudaPooling final : public PoolingKernels {
   }
   void forward_of(const LocalResponseNormalization& lrn, Sources sources,
                   const PoolingSource& source, MatrixView<float> y) {
-    const WindowMap map(source.window);
-    for_cells(stream_, "normalise responses", y.rows, y.cols,
-              NormaliseResponse{map, Response(lrn, map), source.x, y, &source != sources.data()});
+    normalise_responses(stream_, lrn, source, y, &source != sources.data());
   }
   void forward_of(const Maxout&, Sources sources, const PoolingSource& source,
                   MatrixView<float> y) {
@@ -361,49 +270,40 @@ class CudaPooling final : public PoolingKernels {
 
   template <typename Tap>
   void spread_largest(const PoolingSource& source, MatrixView<const float> delta,
-                      MatrixView<float> dx, bool adds) {
+                      const GivenDelta& to) {
     const WindowMap map(source.window);
-    by_parts<Tap>(dx.rows, delta.cols, [&](Index first, Index rows, MatrixView<Tap> winners) {
+    by_parts<Tap>(to.dx.rows, delta.cols, [&](Index first, Index rows, MatrixView<Tap> winners) {
       for_cells(stream_, "find the largest of windows", rows, delta.cols,
                 FindLargest<Tap>{map, source.x.row_range(first, rows), winners});
-      for_cells(stream_, "spread over windows", rows, dx.cols,
+      for_cells(stream_, "spread over windows", rows, to.dx.cols,
                 SpreadLargest<Tap>{map, winners, delta.row_range(first, rows),
-                                   dx.row_range(first, rows), adds});
+                                   to.row_range(first, rows)});
     });
   }
   void backward_of(const MaxPooling&, Sources sources, std::size_t number,
-                   MatrixView<const float> delta, MatrixView<float> dx, bool adds) {
+                   MatrixView<const float> delta, const GivenDelta& to) {
     const PoolingSource& source = sources[number];
     if (divides(source.window))
-      for_cells(stream_, "give to the largest", dx.rows, delta.cols,
-                GiveLargest{WindowMap(source.window), source.x, delta, dx, adds});
+      for_cells(stream_, "give to the largest", delta.rows, delta.cols,
+                GiveLargest{WindowMap(source.window), source.x, delta, to});
     else if (source.window.taps() <= 256)
-      spread_largest<std::uint8_t>(source, delta, dx, adds);
+      spread_largest<std::uint8_t>(source, delta, to);
     else
-      spread_largest<int>(source, delta, dx, adds);
+      spread_largest<int>(source, delta, to);
   }
   void backward_of(const AveragePooling&, Sources sources, std::size_t number,
-                   MatrixView<const float> delta, MatrixView<float> dx, bool adds) {
-    for_cells(stream_, "spread over windows", dx.rows, dx.cols,
-              SpreadMeans{WindowMap(sources[number].window), delta, dx, adds});
+                   MatrixView<const float> delta, const GivenDelta& to) {
+    for_cells(stream_, "spread over windows", to.dx.rows, to.dx.cols,
+              SpreadMeans{WindowMap(sources[number].window), delta, to});
   }
   void backward_of(const LocalResponseNormalization& lrn, Sources sources, std::size_t number,
-                   MatrixView<const float> delta, MatrixView<float> dx, bool adds) {
-    const WindowMap map(sources[number].window);
-    const Response response(lrn, map);
-    by_parts<float2>(dx.rows, dx.cols, [&](Index first, Index rows, MatrixView<float2> shares) {
-      const MatrixView<const float> x = sources[number].x.row_range(first, rows);
-      const MatrixView<const float> given = delta.row_range(first, rows);
-      for_cells(stream_, "shares of responses", rows, dx.cols,
-                FindShares{map, response, x, given, shares});
-      for_cells(stream_, "normalise responses backward", rows, dx.cols,
-                NormaliseResponseBackward{map, response, x, given, shares,
-                                          dx.row_range(first, rows), adds});
-    });
+                   MatrixView<const float> delta, const GivenDelta& to) {
+    normalise_responses_backward(stream_, lrn, sources[number], delta, to);
   }
   void backward_of(const Maxout&, Sources sources, std::size_t number,
-                   MatrixView<const float> delta, MatrixView<float> dx, bool adds) {
+                   MatrixView<const float> delta, const GivenDelta& to) {
     const UnitOrderMap own(sources[number].window);
+    const MatrixView<float> dx = to.dx;
     const MatrixView<float> given = kept<float>(dx.rows, dx.cols);
     for_cells(
         stream_, "arrange delta", dx.rows, dx.cols,
@@ -413,7 +313,7 @@ class CudaPooling final : public PoolingKernels {
         for_cells(stream_, "keep winners", dx.rows, dx.cols,
                   KeepWinners{own, UnitOrderMap(sources[s].window), sources[number].x, sources[s].x,
                               s < number, given});
-    for_cells(stream_, "give delta", dx.rows, dx.cols, GiveDelta{given, dx, adds});
+    for_cells(stream_, "give delta", dx.rows, dx.cols, GiveDelta{given, to});
   }
 
   void do_add_pair_sums(const PoolingSource& first, const PoolingSource& second,

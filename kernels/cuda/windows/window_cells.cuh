@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels/cuda/elements/elements.cuh"
+#include "kernels/cuda/windows/given_delta.cuh"
 #include "kernels/cuda/windows/windows.cuh"
 #include "kernels/window_pieces.h"
 
@@ -108,21 +109,21 @@ __global__ void __launch_bounds__(kWindowThreads)
 }
 
 /// dx += what the windows of a piece give to n channels of a place; where window 0 of an example is
-/// among them, and nothing is kept, from 0 on. Several channels of a place stand together.
+/// among them, and nothing is kept, from 0 on. It is complete with an example's last window. Several
+/// channels of a place stand together.
 template <int n>
 struct GatherWindows {
   WindowMap map;
   MatrixView<const float> piece;  ///< of windows [first, first + rows) of all examples
   Index first;
   Index first_example;
-  bool keeps;
-  MatrixView<float> dx;
+  GivenDelta to;
   __device__ inline void operator()(Index row, int c) const {
     const Index example = first_example + row, start = example * map.windows();
     const UnitPlace unit(map, n * c);
-    float* const to = dx.row(example) + n * c;
+    float* const sums = to.dx.row(example) + n * c;
     Pack<float, n> sum{};
-    if (keeps || start < first) sum = load<n>(to);
+    if (to.adds || start < first) sum = load<n>(sums);
     const int behind = int(start - first);  // of the piece's first window
     for_windows_of(map, unit, [&](int window, int x, int y, int z) {
       const int r = behind + window;
@@ -134,7 +135,10 @@ struct GatherWindows {
 #pragma unroll
       for (int i = 0; i < n; ++i) sum.value[i] += given.value[i];
     });
-    store<n>(to, sum);
+    if (behind + map.windows() <= int(piece.rows))
+      to.write<n>(example, n * c, sum);
+    else
+      store<n>(sums, sum);
   }
 };
 
@@ -194,12 +198,6 @@ struct AddSlices {
       sum += double(parts(slice * term.rows + k, column));
     term(k, Index(c) * columns.taps + tap) = float(double(scale) * sum);
   }
-};
-
-struct SetBias {
-  const float* bias;
-  MatrixView<float> z;
-  __device__ void operator()(Index r, int c) const { z(r, c) = bias[c]; }
 };
 
 struct RoundWork {

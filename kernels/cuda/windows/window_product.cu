@@ -89,10 +89,8 @@ struct Work {
   WindowStarts starts;
   TapBoxes taps;
   int windows;  ///< of all examples
-  MatrixView<float> result;
+  WindowResult to;
   bool in_pairs;  ///< whether two columns may be written at once
-  bool adds;
-  const float* bias;  ///< of the columns, or null
   // Of gradients.
   int row_tiles;  ///< of a slice
   int filters;
@@ -153,7 +151,7 @@ struct Forward {
   }
   static __device__ int first_row(const Work&, const TilePlace& at) { return at.row; }
   static __device__ int rows_end(const Work& work, const TilePlace&) {
-    return int(work.result.rows);
+    return int(work.to.result.rows);
   }
 };
 
@@ -211,37 +209,61 @@ struct Gradient {
   }
 };
 
+/// Two outputs that nobody writes here.
+__device__ float2 read_pair(const float* from, bool at_once) {
+  if (at_once) return __ldg(reinterpret_cast<const float2*>(from));
+  return make_float2(__ldg(from), __ldg(from + 1));
+}
+
+/// What becomes of two columns' sums.
+__device__ Pack<float, 2> finish(const Work& work, int row, int col, Pack<float, 2> value) {
+  const WindowResult& to = work.to;
+  const Index at = Index(row) * to.result.stride + col;
+  if (to.bias.data != nullptr) {
+    value.value[0] += to.bias.data[col];
+    value.value[1] += to.bias.data[col + 1];
+  }
+  if (to.existing == Existing::add) {
+    value.value[0] += to.result.data[at];
+    value.value[1] += to.result.data[at + 1];
+  }
+  if (to.outputs.data != nullptr) {
+    const float2 y = read_pair(to.outputs.data + at, work.in_pairs);
+    value.value[0] *= to.f.slope(y.x);
+    value.value[1] *= to.f.slope(y.y);
+  } else {
+    value.value[0] = to.f.value(value.value[0]);
+    value.value[1] = to.f.value(value.value[1]);
+  }
+  return value;
+}
+
 /// A thread writes two columns at a time, a quad of them 32 bytes.
 template <class Kind>
 __device__ void write(const Work& work, const TilePlace& at, const float (&sum)[2][64]) {
+  const WindowResult& to = work.to;
   const int lane = int(threadIdx.x) % 32;
   const int row = Kind::first_row(work, at) + int(threadIdx.x / 32) % 4 * 16 + lane / 4;
   const int end = Kind::rows_end(work, at);
-  const int col = at.col + lane % 4 * 2;
+  const int first = at.col + lane % 4 * 2;
 #pragma unroll
   for (int half = 0; half < 2; ++half)
 #pragma unroll
     for (int below = 0; below < 2; ++below) {
       const int r = row + 64 * half + 8 * below;
       if (r >= end) continue;
-      float* const to = work.result.row(r);
 #pragma unroll
       for (int j = 0; j < kTile / 8; ++j) {
-        if (col + 8 * j >= int(work.result.cols)) continue;
-        Pack<float, 2> value = {sum[half][4 * j + 2 * below], sum[half][4 * j + 2 * below + 1]};
-        float* const pair = to + col + 8 * j;
-        if (work.bias != nullptr) {
-          value.value[0] += work.bias[col + 8 * j];
-          value.value[1] += work.bias[col + 8 * j + 1];
-        }
-        if (work.adds) {
-          value.value[0] += pair[0];
-          value.value[1] += pair[1];
-        }
+        const int col = first + 8 * j;
+        if (col >= int(to.result.cols)) continue;
+        const Pack<float, 2> value =
+            finish(work, r, col, {sum[half][4 * j + 2 * below], sum[half][4 * j + 2 * below + 1]});
+        float* const pair = to.result.row(r) + col;
         if (work.in_pairs)
           store<2>(pair, value);
         else
           pair[0] = value.value[0], pair[1] = value.value[1];
+        if (to.bf16.data != nullptr) store_bf16<2, 1>(to.bf16.row(r) + col, value);
       }
     }
 }
@@ -313,30 +335,40 @@ CUtensorMap map_filters(MatrixView<const float> filters) {
 
 template <typename T>
 void multiply(const Stream& stream, const Window& window, MatrixView<const T> x,
-              MatrixView<const T> filters, VectorView<const float> bias, MatrixView<float> z,
-              Existing existing) {
+              MatrixView<const T> filters, const WindowResult& to) {
   TileOperands operands;
   operands.a = map_windows(window, x.data, x.rows, kTile);
   operands.b = map_filters(filters);
   operands.steps = int(filters.cols / kTileDepthOf<T>);
   operands.order.inner = operands.order.group = tiles_of(filters.rows, kTile);
-  operands.order.outer = tiles_of(z.rows, kTile * kClusterRows);
-  launch<Forward<T>>(
-      stream, {operands, WindowStarts(window), TapBoxes(window, kTileDepthOf<T>), int(z.rows), z,
-               is_packable<2>(z), existing == Existing::add, bias.data, 1, 0});
+  operands.order.outer = tiles_of(to.result.rows, kTile * kClusterRows);
+  const bool in_pairs =
+      is_packable<2>(to.result) && is_packable<2>(to.outputs) && is_packable<2>(to.bf16);
+  launch<Forward<T>>(stream, {operands, WindowStarts(window), TapBoxes(window, kTileDepthOf<T>),
+                              int(to.result.rows), to, in_pairs, 1, 0});
 }
 
 }  // namespace
 
+WindowResult WindowResult::of_examples(Range examples, Index windows) const {
+  const auto part = [&](auto matrix) {
+    if (matrix.data == nullptr) return matrix;
+    return matrix.row_range(examples.begin * windows, examples.count() * windows);
+  };
+  WindowResult of = *this;
+  of.result = part(result);
+  of.outputs = part(outputs);
+  of.bf16 = part(bf16);
+  return of;
+}
+
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const Bfloat16> x,
-                      MatrixView<const Bfloat16> filters, VectorView<const float> bias,
-                      MatrixView<float> z, Existing existing) {
-  multiply(stream, window, x, filters, bias, z, existing);
+                      MatrixView<const Bfloat16> filters, const WindowResult& result) {
+  multiply(stream, window, x, filters, result);
 }
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const float> x,
-                      MatrixView<const float> filters, VectorView<const float> bias,
-                      MatrixView<float> z, Existing existing) {
-  multiply(stream, window, x, filters, bias, z, existing);
+                      MatrixView<const float> filters, const WindowResult& result) {
+  multiply(stream, window, x, filters, result);
 }
 
 void multiply_window_slices(const Stream& stream, const Window& window,
@@ -351,8 +383,8 @@ void multiply_window_slices(const Stream& stream, const Window& window,
   const auto launch_tiles = [&](auto cols) {
     operands.order.inner = operands.order.group = tiles_of(parts.cols, kTile * cols());
     launch<Gradient<cols()>>(
-        stream, {operands, WindowStarts(window), TapBoxes(window, kBox), int(delta.rows), parts,
-                 true, false, nullptr, row_tiles, int(delta.cols)});
+        stream, {operands, WindowStarts(window), TapBoxes(window, kBox), int(delta.rows),
+                 WindowResult{.result = parts}, true, row_tiles, int(delta.cols)});
   };
   // Two tiles share deltas where a last one that stands alone is one of many.
   constexpr int kMany = 9;

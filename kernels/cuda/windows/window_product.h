@@ -2,8 +2,10 @@
 #pragma once
 
 #include "kernels/cuda/device/stream.h"
+#include "kernels/cuda/windows/signed_slopes.h"
 #include "kernels/dense.h"
 #include "kernels/window.h"
+#include "src/tensor/block_partition.h"
 
 /// Products of windows that are not written out: on compute capability 9.0 the copy engine brings
 /// each tile of them from the images, a place of many windows at a time. bfloat16, or floats that
@@ -13,17 +15,27 @@ namespace norn::cuda {
 /// Whether the device has such products. Windows must be those that window_pieces::can_read().
 bool device_reads_windows();
 
-/// z = windows * filters^T, or z += it, and plus a bias if there is one. Every row is a sum of its
-/// own, in the order of the taps.
-///   x [E x places*C], channels last,  filters [K x taps * padded channels],  bias [K],
-///   z [E*windows x K]
+/// What becomes of the sums of a product of windows: result = f(sums + bias), or their product with
+/// f's slope at `outputs`, and its bf16 copy.
+struct WindowResult {
+  MatrixView<float> result;                 ///< [E*windows x K]
+  Existing existing = Existing::overwrite;  ///< add: result += sums, and nothing else
+  VectorView<const float> bias{};           ///< [K] or empty
+  SignedSlopes f{};
+  MatrixView<const float> outputs{};  ///< [E*windows x K] or empty
+  MatrixView<Bfloat16> bf16{};        ///< [E*windows x K] or empty
+
+  /// Of these examples alone, which have so many windows each.
+  WindowResult of_examples(Range examples, Index windows) const;
+};
+
+/// The sums are windows * filters^T. Every row is a sum of its own, in the order of the taps.
+///   x [E x places*C], channels last,  filters [K x taps * padded channels]
 /// No matrix has gaps.
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const Bfloat16> x,
-                      MatrixView<const Bfloat16> filters, VectorView<const float> bias,
-                      MatrixView<float> z, Existing existing);
+                      MatrixView<const Bfloat16> filters, const WindowResult& result);
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const float> x,
-                      MatrixView<const float> filters, VectorView<const float> bias,
-                      MatrixView<float> z, Existing existing);
+                      MatrixView<const float> filters, const WindowResult& result);
 
 /// parts(s*K + k) = delta^T * windows over slice s of all windows of the examples.
 ///   delta [E*windows x K],  x [E x places*C],  parts [slices*K x taps * padded channels]

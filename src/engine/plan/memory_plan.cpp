@@ -143,10 +143,14 @@ class Planner {
   // What is folded into rows, and sums that wait on each multiprocessor of an H200:
   // kernels/cuda/factored/fold_hopper.cu.
   static Index folding_floats(Index width) {
-    constexpr Index kBlocks = 132, kRows = 128, kCols = 256, kDepth = 32;
-    const Index passes = std::max<Index>(1, (width - 1 + kCols - 1) / kCols);
+    constexpr Index kBlocks = 132, kDepth = 32;
     const Index steps = std::max<Index>(1, (width - 1 + kDepth - 1) / kDepth);
-    return passes * steps * kCols * kDepth + kBlocks * (passes - 1) * kRows * kCols;
+    const auto floats = [&](Index passes, Index cols, Index rows) {
+      return passes * steps * cols * kDepth + kBlocks * (passes - 1) * rows * cols;
+    };
+    const Index narrow = std::max<Index>(1, (width - 1 + 127) / 128), wide = (narrow + 1) / 2;
+    // Room for passes of 256 columns, as other devices have them, is there in any case.
+    return std::max(floats(wide, 256, 128), narrow % 2 == 0 ? 0 : floats(narrow, 128, 192));
   }
 
   // Lists of stored targets, rows that are folded, and what makes factors: kernels/cuda/factored.

@@ -99,6 +99,14 @@ void convolve(State& state, int layer, const OwnRows& own, MatrixView<float> z) 
   }
 }
 
+bool convolve_to_outputs(State& state, int layer, const OwnRows& own) {
+  if (!state.facts.activates_alone(layer)) return false;
+  UnitLayer& unit = *state.units[layer];
+  const DenseOperand x = rows_of(state, unit.source_layers[0], own.examples);
+  return unit.convolve_to_outputs(state.compute(), state.facts.window(state.edge_of(layer, 0)), x,
+                                  own.count());
+}
+
 void multiply(State& state, int layer, const OwnRows& own, MatrixView<float> z) {
   UnitLayer& unit = *state.units[layer];
   Compute& compute = state.compute();
@@ -131,6 +139,7 @@ void ExampleForward::run(State& state) const {
   unit.begin_rows(own.examples.begin);
   const MatrixView<float> z = unit.examples_of(unit.activations, own.count());
   state.stage("hidden forward");
+  if (convolve_to_outputs(state, layer, own)) return;
   if (state.facts.is_convolution(layer))
     convolve(state, layer, own, z);
   else
@@ -169,6 +178,7 @@ void ExampleDelta::run(State& state) const {
           state.facts.channels(layer), taken, all,
           state.facts.feeds_by_example(layer) ? Existing::add : Existing::overwrite);
   }
+  if (unit.take_final_delta()) return;
   if (!d.empty() && rules_of(unit.descriptor().type).has_activation)
     unit.undo_activation(compute, own.rows(), state.now.position);
   if (!unit.descriptor().batch_normalization) return;
@@ -176,6 +186,23 @@ void ExampleDelta::run(State& state) const {
   if (!unit.bf16_deltas.empty() && !d.empty())
     compute.kernels.pointwise->cast_to_bf16(d, unit.bf16_deltas.first_rows(own.rows()));
 }
+
+namespace {
+
+// To the source's delta behind its activation function, where nothing else stands in between.
+bool send_through(State& state, int edge, const DenseOperand& delta, const DenseOperand& w,
+                  const OwnRows& own) {
+  const int source = state.facts.edge(edge).source;
+  if (!state.facts.gets_whole_delta(source) || own.count() == 0) return false;
+  state.stage("input delta");
+  UnitLayer& unit = *state.units[source];
+  const UnitLayer::DeltaThrough to = unit.delta_through(own.count());
+  return unit.set_final_delta(state.kernels().convolution->input_delta_through(
+      state.facts.window(edge), delta, w.values, to.f, rows_of(state, source, own.examples).values,
+      to.delta, to.bf16));
+}
+
+}  // namespace
 
 void SendByExample::run(State& state) const {
   UnitLayer& unit = *state.units[layer];
@@ -186,6 +213,7 @@ void SendByExample::run(State& state) const {
     const int edge = state.edge_of(layer, c);
     if (!sends_delta(state.facts, edge)) continue;
     const DenseOperand w = unit.connections[c].operand(unit.mine());
+    if (send_through(state, edge, unit.delta_rows_operand(own.count()), w, own)) continue;
     const MatrixView<float> dx = place_to_send(state, edge, own.examples);
     state.stage("input delta");
     if (state.facts.is_convolution(layer) && !d.empty())

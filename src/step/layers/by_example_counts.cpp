@@ -54,8 +54,9 @@ void ExampleForward::tensors(TensorUses& uses) const {
 void ExampleForward::work(const StepFacts& facts, WorkList& list) const {
   for (int edge : facts.matrices(layer)) count_product(facts, list, "hidden forward", edge);
   const LayerDescriptor& descriptor = facts.layer(layer);
-  list.pass("activation",
-            own_rows_of(facts, layer) * kFloat * (descriptor.batch_normalization ? 7.0 : 2.0));
+  if (!facts.activates_in_product(layer))
+    list.pass("activation",
+              own_rows_of(facts, layer) * kFloat * (descriptor.batch_normalization ? 7.0 : 2.0));
 }
 
 void ExampleForward::traffic(const StepFacts& facts, TrafficList& list) const {
@@ -84,6 +85,7 @@ void ExampleDelta::tensors(TensorUses& uses) const {
   if (uses.facts.sums_delta(layer)) uses.adds_to_delta(layer);
   uses.writes(unit.unit_deltas);
   if (uses.facts.feeds_by_example(layer)) uses.reads(unit.deltas);
+  if (uses.facts.gets_whole_delta(layer)) uses.reads(unit.bf16_deltas);
   uses.writes(unit.deltas, unit.bf16_deltas);
   if (!uses.facts.layer(layer).batch_normalization) return;
   ExampleRoom& room = uses.tensors.room<ExampleRoom>(layer);
@@ -92,6 +94,7 @@ void ExampleDelta::tensors(TensorUses& uses) const {
 }
 
 void ExampleDelta::work(const StepFacts& facts, WorkList& list) const {
+  if (facts.slopes_in_product(layer)) return;
   const double each = kWord + kFloat * (facts.layer(layer).batch_normalization ? 9.0 : 3.0);
   list.pass("hidden delta", own_rows_of(facts, layer) * each);
 }
@@ -112,12 +115,17 @@ void SendByExample::tensors(TensorUses& uses) const {
     const bool begins = std::ranges::any_of(uses.facts.sources(layer), [&](int other) {
       return uses.facts.edge(other).source == source && uses.facts.sends_first(other);
     });
+    UnitLayer& unit = *uses.tensors.units[source];
+    if (uses.facts.gets_whole_delta(source)) {
+      uses.reads(unit.activations);
+      uses.writes(unit.bf16_deltas);
+    }
     if (!uses.facts.by_example(source))
       uses.adds_to_delta(source);
     else if (begins)
-      uses.writes(uses.tensors.units[source]->deltas);
+      uses.writes(unit.deltas);
     else
-      uses.updates(uses.tensors.units[source]->deltas);
+      uses.updates(unit.deltas);
   }
 }
 

@@ -54,6 +54,7 @@ class Part {
     const int edge = state_.facts.sources(layer_)[number];
     const int source = state_.facts.edge(edge).source;
     if (by_example()) {
+      if (state_.facts.gets_whole_delta(source) && backward_through(number)) return;
       const MatrixView<float> dx = place_to_send(state_, edge, own_.examples);
       if (!dx.empty()) backward_rows(number, dx);
       return send(state_, edge, own_.examples);
@@ -144,6 +145,14 @@ class Part {
                                delta().columns(pair, 1), of_first ? first : second(pair),
                                of_first ? second(pair) : first, dx, existing);
   }
+  // To the source's delta behind its activation function, where nothing else stands in between.
+  bool backward_through(std::size_t number) const {
+    UnitLayer& source =
+        *state_.units[state_.facts.edge(state_.facts.sources(layer_)[number]).source];
+    const UnitLayer::DeltaThrough to = source.delta_through(own_.count());
+    return own_.count() > 0 && source.set_final_delta(kernels().backward_through(
+                                   pooling(), sources_, number, delta(), to.f, to.delta, to.bf16));
+  }
   void backward_rows(std::size_t number, MatrixView<float> dx) const {
     if (!compares(state_.facts, layer_))
       return kernels().backward(pooling(), sources_, number, delta(), dx, Existing::overwrite);
@@ -232,6 +241,7 @@ void PoolBackward::tensors(TensorUses& uses) const {
   for (int edge : uses.facts.sources(layer)) {
     if (!sends_delta(uses.facts, edge)) continue;
     const int source = uses.facts.edge(edge).source;
+    if (uses.facts.gets_whole_delta(source)) uses.writes(uses.tensors.units[source]->bf16_deltas);
     if (!uses.facts.by_example(layer) || !uses.facts.by_example(source))
       uses.adds_to_delta(source);
     else if (uses.facts.sends_first(edge))

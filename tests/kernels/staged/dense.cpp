@@ -97,6 +97,9 @@ std::unique_ptr<DenseKernels> samples::make_dense(Executor&) {
   return std::make_unique<StagedDense>(cuda::make_dense(*TestDevice::get().stream));
 }
 
+bool samples::is_gpu() {
+  return true;
+}
 bool samples::sums_like_the_cpu() {
   return false;
 }

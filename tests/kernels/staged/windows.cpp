@@ -120,6 +120,21 @@ class StagedPooling final : public PoolingKernels {
     TestDevice::get().finish();
     staged_dx.back();
   }
+  bool do_backward_through(const Pooling& pooling, std::span<const PoolingSource> sources,
+                           std::size_t source, MatrixView<const float> delta, const Activation& f,
+                           MatrixView<float> dx, MatrixView<Bfloat16> bf16) override {
+    const StagedSources staged_sources(sources);
+    StagedMatrix staged_delta(delta);
+    StagedMatrix staged_dx(dx);
+    StagedMatrix staged_bf16(bf16);
+    const bool done =
+        kernels_->backward_through(pooling, staged_sources.views(), source, staged_delta.view(), f,
+                                   staged_dx.view(), staged_bf16.view());
+    TestDevice::get().finish();
+    staged_dx.back();
+    staged_bf16.back();
+    return done;
+  }
   void do_add_pair_sums(const PoolingSource& first, const PoolingSource& second,
                         const PairSums<FixedSum>& sums) override {
     const PoolingSource both[] = {first, second};
