@@ -191,8 +191,7 @@ TEST_F(PoolingTest, GoesThroughFunctionsBitByBit) {
                         Existing::overwrite);
     for (Index e = 0; e < drawn.examples; ++e)
       for (Index i = 0; i < units; ++i) {
-        const float slope =
-            std::visit([&](const auto& g) { return g.slope(drawn.x[0](e, i)); }, f);
+        const float slope = std::visit([&](const auto& g) { return g.slope(drawn.x[0](e, i)); }, f);
         const float value = done ? expected(e, i) * slope : expected(e, i);
         ASSERT_EQ(std::bit_cast<std::uint32_t>(dx(e, i)), std::bit_cast<std::uint32_t>(value))
             << e << ", " << i;

@@ -221,8 +221,7 @@ class CudaConvolution final : public ConvolutionKernels {
     const DenseOperand w = turned(window, filters, false);
     const Index places = window.out_places(), depth = depth_of(window);
     const MatrixView<const float> flat{delta.data, delta.rows * places, filters.rows, filters.rows};
-    const bool fours =
-        has_channels_last(window) && window.channels % 4 == 0 && to.is_packable<4>();
+    const bool fours = has_channels_last(window) && window.channels % 4 == 0 && to.is_packable<4>();
     for_pieces(window, delta.rows, [&](Index first, Index count) {
       const MatrixView<float> piece{piece_.reserve(count * depth), count, depth, depth};
       rows_.multiply(flat.row_range(first, count), w, piece);
@@ -260,9 +259,8 @@ class CudaConvolution final : public ConvolutionKernels {
     const std::optional<SignedSlopes> slopes = SignedSlopes::of(f);
     if (!slopes) return false;
     if (!has_mirror(window, filters.rows)) {
-      gather_input_delta(
-          window, delta.values, filters,
-          {.dx = dx, .slopes = true, .f = *slopes, .x = x, .bf16 = bf16});
+      gather_input_delta(window, delta.values, filters,
+                         {.dx = dx, .slopes = true, .f = *slopes, .x = x, .bf16 = bf16});
       return true;
     }
     const Window mirror = mirror_of(window, filters.rows);

@@ -6,9 +6,9 @@
 
 namespace norn::cuda {
 
-/// Where the delta of a source goes: dx = what its windows give, or dx += it. Or it goes through the
-/// source's activation function at once: dx is that times the slope, with a bf16 copy unless that
-/// is empty.
+/// Where the delta of a source goes: dx = what its windows give, or dx += it. Or it goes through
+/// the source's activation function at once: dx is that times the slope, with a bf16 copy unless
+/// that is empty.
 struct GivenDelta {
   MatrixView<float> dx;
   bool adds = false;

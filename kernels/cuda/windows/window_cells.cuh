@@ -109,8 +109,8 @@ __global__ void __launch_bounds__(kWindowThreads)
 }
 
 /// dx += what the windows of a piece give to n channels of a place; where window 0 of an example is
-/// among them, and nothing is kept, from 0 on. It is complete with an example's last window. Several
-/// channels of a place stand together.
+/// among them, and nothing is kept, from 0 on. It is complete with an example's last window.
+/// Several channels of a place stand together.
 template <int n>
 struct GatherWindows {
   WindowMap map;
