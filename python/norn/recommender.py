@@ -419,8 +419,8 @@ class Recommender:
         drawn = None if interval is None else Resampling.of(interval, resamples, seed, "interval")
         ranked = None if items is None else allowed_of(items, None, *self._units(self.network_.layer(name)))
         return Evaluation(_core.evaluate(self.network_.model, sets, lengths_of(k), name, truth("keep_seen", keep_seen),
-                                         truth("per_example", drawn or per_example), truth("confusion", confusion), more, learned,
-                                         propensity, ranked), drawn)
+                                         truth("per_example", drawn or per_example), truth("confusion", confusion), (more, propensity),
+                                         learned, ranked), drawn)
 
     def score(self, user_items: Matrices, held_out: Matrices | None = None) -> float:
         """ndcg@20 of `evaluate`, higher is better: what scikit-learn's searches compare by.

@@ -41,10 +41,12 @@ nb::dict arrays(ExampleValues::Columns columns) {
   return all;
 }
 
+// Names of metrics that only who asks gets, and what psp needs.
+using AskedMetrics = std::pair<std::vector<std::string>, std::optional<std::pair<double, double>>>;
+
 nb::dict evaluate(HeldModel& model, const nb::list& sets, const std::vector<Index>& top,
                   const std::string& layer, bool keep_seen, bool per_example, bool confusion,
-                  const std::vector<std::string>& also, const MemorySet* trained_on,
-                  const std::optional<std::pair<double, double>>& propensity,
+                  const AskedMetrics& also, const MemorySet* trained_on,
                   const std::optional<Vector<std::uint8_t>>& allowed) {
   run::EvaluateOptions options;
   options.sets = sets_of(sets);
@@ -52,9 +54,9 @@ nb::dict evaluate(HeldModel& model, const nb::list& sets, const std::vector<Inde
   options.layer = layer;
   options.seen = keep_seen ? SeenUnits::keep : SeenUnits::leave_out;
   options.confusion = confusion;
-  options.also = also;
+  options.also = also.first;
   if (trained_on) options.trained_on = *trained_on;
-  options.propensity = propensity;
+  options.propensity = also.second;
   if (allowed) options.allowed = {allowed->data(), allowed->size()};
   SignalCheck check;
   Index examples = 0;
@@ -115,9 +117,9 @@ std::vector<Found> differences(const Values& a, const Values& b, double level, I
 
 void add_evaluation(nb::module_& m) {
   m.def("evaluate", &evaluate, "model"_a, "sets"_a, "top"_a, "layer"_a = "", "keep_seen"_a = false,
-        "per_example"_a = false, "confusion"_a = false, "also"_a = std::vector<std::string>(),
-        "trained_on"_a.none() = nb::none(), "propensity"_a = nb::none(),
-        "allowed"_a.noconvert().none() = nb::none(), "The metrics of lists of these lengths.");
+        "per_example"_a = false, "confusion"_a = false, "also"_a = AskedMetrics(),
+        "trained_on"_a.none() = nb::none(), "allowed"_a.noconvert().none() = nb::none(),
+        "The metrics of lists of these lengths.");
   m.def("mean_intervals", &intervals, "values"_a, "level"_a, "resamples"_a, "seed"_a,
         "(low, high) of the mean of each array [examples], by a bootstrap over the examples.");
   m.def(
