@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gradients of convolutions with as many channels as a GPU's products read where they stand, which
-// may apply activation functions and slopes themselves; poolings may, too.
+// may apply activation functions and slopes themselves; poolings may, too. Windows of one place:
+// differences of so many weights take their time.
 #include "tests/gradient/pooling_draw.h"
 
 #include <random>
@@ -21,7 +22,6 @@ class Draw : public PoolingDraw {
     LayerDescriptor layer = hidden_layer(name, coin() ? 32 : 40, {source}, f);
     layer.type = LayerType::convolutional;
     layer.kernel_dimensions = 2;
-    layer.kernel[0] = coin() ? 3 : 1;
     layer.stride[1] = upto(2);
     if (upto(4) == 1) layer.dropout = 0.3f;
     return layer;
@@ -31,11 +31,11 @@ class Draw : public PoolingDraw {
 TEST(WideConvolutionGradient, AgreesWithFloat64) {
   const std::uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));
-  for (std::uint64_t i = 0; i < 6; ++i) {
+  for (std::uint64_t i = 0; i < 3; ++i) {
     Draw draw(seed + i);
     Problem problem;
     LayerDescriptor image = input_layer("In", 1);
-    image.extent = {draw.upto(3), draw.upto(3), 32, 1};
+    image.extent = {draw.upto(2), draw.upto(2), 32, 1};
     image.dimensions = 3;
     const LayerDescriptor first = draw.wide("First", "In"), second = draw.wide("Second", "First");
     LayerDescriptor pool = draw.windowed_pooling("Pool", 2, {"Second"});
