@@ -1,40 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """AUC, novelty, diversity and PSP from Python, against NumPy in float64."""
-import sys
-
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import norn
-from conftest import DEVICE, Baskets
+from conftest import DEVICE, Baskets, held_out_parts
 
 SETTINGS = {"epochs": 2, "batch": 20, "device": DEVICE, "threads": 1}
 
 
-@pytest.fixture
-def reference(source, monkeypatch):
-    """tests/golden/reference_metrics.py."""
-    monkeypatch.syspath_prepend(str(source / "tests/golden"))
-    import reference_metrics
-
-    yield reference_metrics
-    sys.modules.pop("reference_metrics")
-
-
-def parts(draw, matrix):
-    """Known and held-out entries; of some users nothing is held out."""
-    out = draw.random(matrix.nnz) < 0.3
-    known, held_out = matrix.copy(), matrix.copy()
-    known.data[:], held_out.data[:] = ~out, out
-    known.eliminate_zeros()
-    held_out.eliminate_zeros()
-    return known, held_out
-
-
 def test_metrics_that_are_asked_for_are_those_of_the_reference(draw, reference):
     baskets = Baskets(draw)
-    known, held_out = parts(draw, baskets.matrix)
+    known, held_out = held_out_parts(draw, baskets.matrix)
     model = norn.Recommender(**SETTINGS).fit(known)
     k, keep_seen = [int(draw.integers(1, baskets.units)), 3 * baskets.units], bool(draw.integers(2))
     a, b = draw.uniform(0.2, 2, 2)
@@ -63,7 +41,7 @@ def test_metrics_that_are_asked_for_are_those_of_the_reference(draw, reference):
 
 
 def test_comparisons_have_them(draw, trained, baskets):
-    known, held_out = parts(draw, baskets.matrix)
+    known, held_out = held_out_parts(draw, baskets.matrix)
     baseline = norn.most_popular(known)
     found = norn.compare(baseline, trained, known, held_out, k=5, also=["novelty", "auc"], trained_on=known, resamples=50)
     for name in ("novelty@5", "auc@5"):
@@ -72,7 +50,7 @@ def test_comparisons_have_them(draw, trained, baskets):
 
 
 def test_an_area_without_training_data_and_with_intervals(draw, trained, baskets):
-    known, held_out = parts(draw, baskets.matrix)
+    known, held_out = held_out_parts(draw, baskets.matrix)
     found = trained.evaluate(known, held_out, k=10**6, also="auc", interval=0.9)
     low, high = found.intervals["auc@1000000"]
     assert low <= found["auc@1000000"] <= high

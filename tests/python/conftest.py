@@ -67,6 +67,16 @@ def source():
 
 
 @pytest.fixture
+def reference(source, monkeypatch):
+    """tests/golden/reference_metrics.py."""
+    monkeypatch.syspath_prepend(str(source / "tests/golden"))
+    import reference_metrics
+
+    yield reference_metrics
+    sys.modules.pop("reference_metrics")
+
+
+@pytest.fixture
 def draw(request):
     """Random numbers, other ones in every run; NORN_TEST_SEED=N draws those of a run that failed."""
     seed = int(os.environ.get("NORN_TEST_SEED", random.SystemRandom().randrange(2**31)))
@@ -110,6 +120,16 @@ class Baskets:
         run(programs / "importer", "-i", folder / "films.txt", "-f", folder / "films.features", "-d", "films", "-o", folder / "films.nc",
             *(["-t", "analog"] if self.values else []), "-q")
         return folder / "films.nc"
+
+
+def held_out_parts(draw, matrix):
+    """Known and held-out entries; of some users nothing is held out."""
+    out = draw.random(matrix.nnz) < 0.4
+    known, held_out = matrix.copy(), matrix.copy()
+    known.data[:], held_out.data[:] = ~out, out
+    known.eliminate_zeros()
+    held_out.eliminate_zeros()
+    return known, held_out
 
 
 def run(*command):

@@ -1,34 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """`evaluate(items=...)`: metrics among some items, against tests/golden/reference_metrics.py, and what is refused."""
-import sys
-
 import numpy as np
 import pytest
 
 import norn
-from conftest import DEVICE, Baskets
+from conftest import DEVICE, Baskets, held_out_parts
 
 SETTINGS = {"epochs": 2, "batch": 20, "device": DEVICE, "threads": 1}
-
-
-@pytest.fixture
-def reference(source, monkeypatch):
-    """tests/golden/reference_metrics.py."""
-    monkeypatch.syspath_prepend(str(source / "tests/golden"))
-    import reference_metrics
-
-    yield reference_metrics
-    sys.modules.pop("reference_metrics")
-
-
-def parts(draw, matrix):
-    """Known and held-out entries; of some users nothing is held out."""
-    out = draw.random(matrix.nnz) < 0.4
-    known, held_out = matrix.copy(), matrix.copy()
-    known.data[:], held_out.data[:] = ~out, out
-    known.eliminate_zeros()
-    held_out.eliminate_zeros()
-    return known, held_out
 
 
 def forms(draw, chosen, units):
@@ -41,7 +19,7 @@ def forms(draw, chosen, units):
 
 def test_metrics_are_those_of_the_items_alone(draw, reference):
     baskets = Baskets(draw)
-    known, held_out = parts(draw, baskets.matrix)
+    known, held_out = held_out_parts(draw, baskets.matrix)
     labelled = baskets.dataset
     labelled.matrix = known
     model = norn.Recommender(**SETTINGS).fit(labelled)
@@ -72,7 +50,7 @@ def test_metrics_are_those_of_the_items_alone(draw, reference):
 
 
 def test_all_items_are_as_none_named(draw, trained, baskets):
-    known, held_out = parts(draw, baskets.matrix)
+    known, held_out = held_out_parts(draw, baskets.matrix)
     every = trained.evaluate(known, held_out, items=np.arange(baskets.units), also=["auc", "diversity"], trained_on=known, per_example=True)
     plain = trained.evaluate(known, held_out, also=["auc", "diversity"], trained_on=known, per_example=True)
     assert dict(every) == dict(plain) and every.units == plain.units
@@ -95,7 +73,7 @@ def test_items_that_no_column_stands_for_are_ranked_among_them(draw):
 
 
 def test_the_baseline_and_comparisons_take_them(draw, trained, baskets):
-    known, held_out = parts(draw, baskets.matrix)
+    known, held_out = held_out_parts(draw, baskets.matrix)
     items = np.union1d(held_out.indices[:1], draw.choice(baskets.units, 8, replace=False))
     baseline = norn.most_popular(known)
     found = norn.compare(baseline, trained, known, held_out, k=5, items=items.tolist(), resamples=50)
@@ -119,7 +97,7 @@ def test_what_names_no_items_is_refused(draw, items, message):
 
 
 def test_held_out_data_without_any_of_the_items_are_refused(draw, trained, baskets):
-    known, held_out = parts(draw, baskets.matrix)
+    known, held_out = held_out_parts(draw, baskets.matrix)
     sought = held_out.tocsc()[:, 2:].tocsr()
     sought.resize(*held_out.shape)
     absent = np.setdiff1d(np.arange(baskets.units), sought.indices)[:2]
