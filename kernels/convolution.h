@@ -31,27 +31,27 @@ class ConvolutionKernels {
                          MatrixView<const float> filters, VectorView<const float> bias,
                          MatrixView<float> z);
 
-  /// y = f(bias + the same), and its bf16 copy unless that is empty: what forward_from_bias() and
-  /// PointwiseKernels::activate() make one after the other, bit by bit. Says whether this device
-  /// makes it in one pass; else nothing has been done.
-  ///   y, bf16 [E x windows*K]
+  /// y = f(bias + the same): what forward_from_bias() and PointwiseKernels::activate() make one
+  /// after the other, bit by bit. Says whether this device makes it in one pass; else nothing has
+  /// been done. Those that compute in bfloat16 make it for every window where f's slope follows the
+  /// sign and y stands in bf16 alone.
+  ///   y [E x windows*K]
   bool forward_to_outputs(const Window& window, const DenseOperand& x,
                           MatrixView<const float> filters, VectorView<const float> bias,
-                          const Activation& f, MatrixView<float> y, MatrixView<Bfloat16> bf16);
+                          const Activation& f, const DenseResult& y);
 
   /// dx = d cost / d x of forward(), or dx += it.
   ///   delta [E x windows*K],  filters [K x C*taps],  dx [E x places*C], as the window orders it
   void input_delta(const Window& window, const DenseOperand& delta, MatrixView<const float> filters,
                    MatrixView<float> dx, Existing existing);
 
-  /// dx = that times f'(x), where x are outputs of f whose slope is written in them, and its bf16
-  /// copy unless that is empty: what input_delta() and PointwiseKernels::multiply_slope() make, bit
-  /// by bit. Says whether this device makes it in one pass; else nothing has been done.
-  ///   x, dx, bf16 [E x places*C]
+  /// dx = that times f'(x), where x are outputs of f whose slope is written in them: what
+  /// input_delta() and PointwiseKernels::multiply_slope() make, bit by bit. Says whether this device
+  /// makes it in one pass; else nothing has been done.
+  ///   x, dx [E x places*C]
   bool input_delta_through(const Window& window, const DenseOperand& delta,
                            MatrixView<const float> filters, const Activation& f,
-                           MatrixView<const float> x, MatrixView<float> dx,
-                           MatrixView<Bfloat16> bf16);
+                           const DenseOperand& x, const DenseResult& dx);
 
   /// term = scale * d cost / d filters of these examples: one float32 term of the weights'
   /// gradient. The order of the sum follows from the shapes alone. Inside a task of the executor it
@@ -76,13 +76,12 @@ class ConvolutionKernels {
                               MatrixView<const float> filters, MatrixView<float> dx,
                               Existing existing) = 0;
   virtual bool do_forward_to_outputs(const Window&, const DenseOperand&, MatrixView<const float>,
-                                     VectorView<const float>, const Activation&, MatrixView<float>,
-                                     MatrixView<Bfloat16>) {
+                                     VectorView<const float>, const Activation&,
+                                     const DenseResult&) {
     return false;
   }
   virtual bool do_input_delta_through(const Window&, const DenseOperand&, MatrixView<const float>,
-                                      const Activation&, MatrixView<const float>, MatrixView<float>,
-                                      MatrixView<Bfloat16>) {
+                                      const Activation&, const DenseOperand&, const DenseResult&) {
     return false;
   }
   virtual void do_gradient(const Window& window, const DenseOperand& delta, const DenseOperand& x,

@@ -33,6 +33,8 @@ struct DenseOperand {
       : values(all), bf16(copy) {}
   Index rows() const { return values.rows; }
   Index cols() const { return values.cols; }
+  /// Whether there are no floats to read.
+  bool is_bf16_alone() const { return values.data == nullptr && bf16.data != nullptr; }
   DenseOperand columns(Index first, Index count) const {
     const MatrixView<const float> none{nullptr, values.rows, count, values.stride};
     DenseOperand part{values.data ? values.columns(first, count) : none,
@@ -43,10 +45,36 @@ struct DenseOperand {
     return part;
   }
   DenseOperand row_range(Index first, Index count) const {
-    DenseOperand part{values.row_range(first, count),
+    const MatrixView<const float> none{nullptr, count, values.cols, values.stride};
+    DenseOperand part{values.data ? values.row_range(first, count) : none,
                       bf16.data ? bf16.row_range(first, count) : MatrixView<const Bfloat16>{}};
     part.zero_rows = first + count == rows() ? zero_rows : 0;
     part.zero_cols = zero_cols;
+    return part;
+  }
+};
+
+/// Where a result goes: floats and their bf16 copy, or one of them, whose other has no memory. The
+/// floats have the shape all the same.
+struct DenseResult {
+  MatrixView<float> values;
+  MatrixView<Bfloat16> bf16{};
+
+  DenseResult() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): a matrix takes a result
+  DenseResult(MatrixView<float> all) : values(all) {}
+  DenseResult(MatrixView<float> all, MatrixView<Bfloat16> copy) : values(all), bf16(copy) {}
+  // NOLINTNEXTLINE(google-explicit-constructor): and is an operand then
+  operator DenseOperand() const { return {values, bf16}; }
+  Index rows() const { return values.rows; }
+  Index cols() const { return values.cols; }
+  bool empty() const { return values.empty(); }
+  /// Whether it goes to bf16 alone.
+  bool is_bf16_alone() const { return values.data == nullptr && bf16.data != nullptr; }
+  DenseResult row_range(Index first, Index count) const {
+    DenseResult part{{nullptr, count, values.cols, values.stride}};
+    if (values.data != nullptr) part.values = values.row_range(first, count);
+    if (bf16.data != nullptr) part.bf16 = bf16.row_range(first, count);
     return part;
   }
 };

@@ -44,7 +44,7 @@ enum class Similarity { dot_product, cosine };
 /// places, one unit each.
 struct PoolingSource {
   Window window;
-  MatrixView<const float> x;  ///< [E x places*C], as the window orders it
+  DenseOperand x;  ///< [E x places*C], as the window orders it
 };
 
 /// Sums over the units of an example, [E] each.
@@ -63,8 +63,9 @@ struct PairSums {
 };
 
 /// Results stand channels last; sources as their Window says. Nothing of an example depends on the
-/// others: not on how many there are, nor on where it stands. Bits do not depend on lanes. All
-/// functions throw ShapeError unless the shapes fit.
+/// others: not on how many there are, nor on where it stands. Bits do not depend on lanes. Operands
+/// are read as floats where they have any, else in bf16; the latter, and results in bf16, are for
+/// devices that compute in bfloat16. All functions throw ShapeError unless the shapes fit.
 class PoolingKernels {
  public:
   virtual ~PoolingKernels() = default;
@@ -73,21 +74,22 @@ class PoolingKernels {
   /// y = the pooling of the sources: the largest one of Maxout, of all others the sum of what each
   /// source gives. Every window must have a unit.
   ///   y [E x windows*C]; of Maxout [E x units], as the first source has them, but channels last
-  void forward(const Pooling& pooling, std::span<const PoolingSource> sources, MatrixView<float> y);
+  void forward(const Pooling& pooling, std::span<const PoolingSource> sources,
+               const DenseResult& y);
 
   /// dx = d cost / d (x of one of the sources), or dx += it. A unit takes what its windows give in
-  /// the order of windows.
+  /// the order of windows. What is added to has floats.
   ///   delta [E x windows*C], as y,  dx [E x places*C], as the source
   void backward(const Pooling& pooling, std::span<const PoolingSource> sources, std::size_t source,
-                MatrixView<const float> delta, MatrixView<float> dx, Existing existing);
+                const DenseOperand& delta, const DenseResult& dx, Existing existing);
 
-  /// dx = that times f'(x), where the source's x are outputs of f whose slope is written in them,
-  /// and its bf16 copy unless that is empty: what backward() and PointwiseKernels::multiply_slope()
-  /// make, bit by bit. Says whether this device makes it in one pass; else nothing has been done.
-  ///   dx, bf16 [E x places*C]
+  /// dx = that times f'(x), where the source's x are outputs of f whose slope is written in them:
+  /// what backward() and PointwiseKernels::multiply_slope() make, bit by bit. Says whether this
+  /// device makes it in one pass; else nothing has been done.
+  ///   dx [E x places*C]
   bool backward_through(const Pooling& pooling, std::span<const PoolingSource> sources,
-                        std::size_t source, MatrixView<const float> delta, const Activation& f,
-                        MatrixView<float> dx, MatrixView<Bfloat16> bf16);
+                        std::size_t source, const DenseOperand& delta, const Activation& f,
+                        const DenseResult& dx);
 
   /// Adds the products and squares of these units to the sums: within a row in float64 in a fixed
   /// order, then in fixed point, so that the order of the blocks of units does not matter (what is
@@ -108,13 +110,12 @@ class PoolingKernels {
 
  private:
   virtual void do_forward(const Pooling& pooling, std::span<const PoolingSource> sources,
-                          MatrixView<float> y) = 0;
+                          const DenseResult& y) = 0;
   virtual void do_backward(const Pooling& pooling, std::span<const PoolingSource> sources,
-                           std::size_t source, MatrixView<const float> delta, MatrixView<float> dx,
+                           std::size_t source, const DenseOperand& delta, const DenseResult& dx,
                            Existing existing) = 0;
   virtual bool do_backward_through(const Pooling&, std::span<const PoolingSource>, std::size_t,
-                                   MatrixView<const float>, const Activation&, MatrixView<float>,
-                                   MatrixView<Bfloat16>) {
+                                   const DenseOperand&, const Activation&, const DenseResult&) {
     return false;
   }
   virtual void do_add_pair_sums(const PoolingSource& first, const PoolingSource& second,

@@ -58,13 +58,12 @@ void ConvolutionKernels::forward_from_bias(const Window& window, const DenseOper
 bool ConvolutionKernels::forward_to_outputs(const Window& window, const DenseOperand& x,
                                             MatrixView<const float> filters,
                                             VectorView<const float> bias, const Activation& f,
-                                            MatrixView<float> y, MatrixView<Bfloat16> bf16) {
-  require_fit(fit(window, x.values, filters, y) && bias.size == filters.rows && is_copy(bf16, y),
+                                            const DenseResult& y) {
+  require_fit(fit(window, x.values, filters, y.values) && bias.size == filters.rows && has_copy(y),
               "convolution forward_to_outputs",
-              "x [E x places*C], filters [K x C*taps], bias [K], y, bf16 [E x windows*K] without "
-              "gaps",
-              x.values, filters, bias, y, bf16);
-  return y.empty() || do_forward_to_outputs(window, x, filters, bias, f, y, bf16);
+              "x [E x places*C], filters [K x C*taps], bias [K], y [E x windows*K] without gaps",
+              x.values, filters, bias, y.values);
+  return y.empty() || do_forward_to_outputs(window, x, filters, bias, f, y);
 }
 
 void ConvolutionKernels::input_delta(const Window& window, const DenseOperand& delta,
@@ -78,16 +77,15 @@ void ConvolutionKernels::input_delta(const Window& window, const DenseOperand& d
 
 bool ConvolutionKernels::input_delta_through(const Window& window, const DenseOperand& delta,
                                              MatrixView<const float> filters, const Activation& f,
-                                             MatrixView<const float> x, MatrixView<float> dx,
-                                             MatrixView<Bfloat16> bf16) {
-  require_fit(
-      fit(window, dx, filters, delta.values) && is_dense(dx) && is_copy(bf16, dx) &&
-          x.rows == dx.rows && x.cols == dx.cols && is_dense(x),
-      "convolution input_delta_through",
-      "delta [E x windows*K], filters [K x C*taps], x, dx, bf16 [E x places*C], without gaps",
-      delta.values, filters, x, dx, bf16);
+                                             const DenseOperand& x, const DenseResult& dx) {
+  require_fit(fit(window, dx.values, filters, delta.values) && is_dense(dx.values) &&
+                  has_copy(dx) && x.rows() == dx.rows() && x.cols() == dx.cols() &&
+                  is_dense(x.values),
+              "convolution input_delta_through",
+              "delta [E x windows*K], filters [K x C*taps], x, dx [E x places*C], without gaps",
+              delta.values, filters, x.values, dx.values);
   require(slope_from(f) == SlopeFrom::y, "convolution input_delta_through: a slope of outputs");
-  return dx.empty() || do_input_delta_through(window, delta, filters, f, x, dx, bf16);
+  return dx.empty() || do_input_delta_through(window, delta, filters, f, x, dx);
 }
 
 void ConvolutionKernels::gradient(const Window& window, const DenseOperand& delta,

@@ -24,8 +24,8 @@ bool has_no_windows(const Window& w) {
 }
 
 bool fits(const PoolingSource& source) {
-  return is_valid(source.window) && has_valid_stride(source.x) &&
-         source.x.cols == source.window.places() * source.window.channels;
+  return is_valid(source.window) && has_valid_stride(source.x.values) &&
+         source.x.cols() == source.window.places() * source.window.channels;
 }
 
 bool slides(const Pooling& pooling) {
@@ -45,7 +45,7 @@ bool fit(const Pooling& pooling, std::span<const PoolingSource> sources,
   return !sources.empty() && is_valid(pooling) && has_valid_stride(y) &&
          std::ranges::all_of(sources, [&](const PoolingSource& source) {
            const Window& w = source.window;
-           return fits(source) && source.x.rows == y.rows &&
+           return fits(source) && source.x.rows() == y.rows &&
                   y.cols == w.out_places() * w.channels &&
                   (std::holds_alternative<Maxout>(pooling) ||
                    w.channels == sources[0].window.channels) &&
@@ -53,10 +53,22 @@ bool fit(const Pooling& pooling, std::span<const PoolingSource> sources,
          });
 }
 
+bool has_copy(const DenseResult& y) {
+  return y.bf16.data == nullptr || (y.bf16.rows == y.rows() && y.bf16.cols == y.cols());
+}
+
+// Whether dx may be what a delta of results gives to a source.
+bool gives(const Pooling& pooling, std::span<const PoolingSource> sources, std::size_t source,
+           const DenseOperand& delta, const DenseResult& dx) {
+  return fit(pooling, sources, delta.values) && source < sources.size() &&
+         has_valid_stride(dx.values) && has_copy(dx) && dx.rows() == delta.rows() &&
+         dx.cols() == sources[source].x.cols();
+}
+
 // Whether both are rows of the same number of units.
 bool are_alike(const PoolingSource& first, const PoolingSource& second) {
-  return fits(first) && fits(second) && first.x.rows == second.x.rows &&
-         first.x.cols == second.x.cols;
+  return fits(first) && fits(second) && first.x.rows() == second.x.rows() &&
+         first.x.cols() == second.x.cols();
 }
 
 template <typename Sum>
@@ -67,52 +79,49 @@ bool has_rows(const PairSums<Sum>& sums, Index rows, bool with_squares) {
 }
 
 MatrixView<const float> first_of(std::span<const PoolingSource> sources) {
-  return sources.empty() ? MatrixView<const float>{} : sources[0].x;
+  return sources.empty() ? MatrixView<const float>{} : sources[0].x.values;
 }
 
 }  // namespace
 
 void PoolingKernels::forward(const Pooling& pooling, std::span<const PoolingSource> sources,
-                             MatrixView<float> y) {
-  require_fit(fit(pooling, sources, y), "pooling forward",
+                             const DenseResult& y) {
+  require_fit(fit(pooling, sources, y.values) && has_copy(y), "pooling forward",
               "sources [E x places*C] whose windows all have a unit, y [E x windows*C]",
-              first_of(sources), y);
+              first_of(sources), y.values);
   if (!y.empty()) do_forward(pooling, sources, y);
 }
 
 void PoolingKernels::backward(const Pooling& pooling, std::span<const PoolingSource> sources,
-                              std::size_t source, MatrixView<const float> delta,
-                              MatrixView<float> dx, Existing existing) {
+                              std::size_t source, const DenseOperand& delta,
+                              const DenseResult& dx, Existing existing) {
   require_fit(
-      fit(pooling, sources, delta) && source < sources.size() && has_valid_stride(dx) &&
-          dx.rows == delta.rows && dx.cols == sources[source].x.cols,
+      gives(pooling, sources, source, delta, dx) &&
+          (existing == Existing::overwrite || !dx.is_bf16_alone()),
       "pooling backward",
       "sources [E x places*C] whose windows all have a unit, delta [E x windows*C], dx [E x "
       "places*C]",
-      first_of(sources), delta, dx);
+      first_of(sources), delta.values, dx.values);
   if (!dx.empty()) do_backward(pooling, sources, source, delta, dx, existing);
 }
 
 bool PoolingKernels::backward_through(const Pooling& pooling,
                                       std::span<const PoolingSource> sources, std::size_t source,
-                                      MatrixView<const float> delta, const Activation& f,
-                                      MatrixView<float> dx, MatrixView<Bfloat16> bf16) {
+                                      const DenseOperand& delta, const Activation& f,
+                                      const DenseResult& dx) {
   require_fit(
-      fit(pooling, sources, delta) && source < sources.size() && has_valid_stride(dx) &&
-          dx.rows == delta.rows && dx.cols == sources[source].x.cols &&
-          (bf16.data == nullptr || (bf16.rows == dx.rows && bf16.cols == dx.cols)),
-      "pooling backward_through",
-      "sources [E x places*C] whose windows all have a unit, delta [E x windows*C], dx, bf16 [E x "
+      gives(pooling, sources, source, delta, dx), "pooling backward_through",
+      "sources [E x places*C] whose windows all have a unit, delta [E x windows*C], dx [E x "
       "places*C]",
-      first_of(sources), delta, dx, bf16);
+      first_of(sources), delta.values, dx.values);
   require(slope_from(f) == SlopeFrom::y, "pooling backward_through: a slope of outputs");
-  return dx.empty() || do_backward_through(pooling, sources, source, delta, f, dx, bf16);
+  return dx.empty() || do_backward_through(pooling, sources, source, delta, f, dx);
 }
 
 void PoolingKernels::add_pair_sums(const PoolingSource& first, const PoolingSource& second,
                                    const PairSums<FixedSum>& sums) {
-  require_fit(are_alike(first, second) && has_rows(sums, first.x.rows, false), "add_pair_sums",
-              "first, second [E x units], sums [E] each, or squares []", first.x, second.x,
+  require_fit(are_alike(first, second) && has_rows(sums, first.x.rows(), false), "add_pair_sums",
+              "first, second [E x units], sums [E] each, or squares []", first.x.values, second.x.values,
               sums.products, sums.first_squares, sums.second_squares);
   do_add_pair_sums(first, second, sums);
 }
@@ -131,13 +140,13 @@ void PoolingKernels::compare_backward(Similarity similarity, const PairSums<cons
                                       const PoolingSource& second, MatrixView<float> dx,
                                       Existing existing) {
   require_fit(are_alike(first, second) && delta.cols == 1 && has_valid_stride(delta) &&
-                  has_valid_stride(dx) && delta.rows == dx.rows && dx.rows == first.x.rows &&
-                  dx.cols == first.x.cols &&
+                  has_valid_stride(dx) && delta.rows == dx.rows && dx.rows == first.x.rows() &&
+                  dx.cols == first.x.cols() &&
                   has_rows(sums, dx.rows, similarity == Similarity::cosine),
               "compare_backward",
               "delta [E x 1], first, second, dx [E x units], sums [E] each; squares [] for dot "
               "products alone",
-              delta, first.x, second.x, dx, sums.products, sums.first_squares, sums.second_squares);
+              delta, first.x.values, second.x.values, dx, sums.products, sums.first_squares, sums.second_squares);
   if (!dx.empty()) do_compare_backward(similarity, sums, delta, first, second, dx, existing);
 }
 

@@ -8,17 +8,17 @@
 
 namespace norn {
 
-void RunSumKernels::sum_columns(MatrixView<const float> a, MatrixView<const float> b,
+void RunSumKernels::sum_columns(const DenseOperand& a, MatrixView<const float> b,
                                 std::span<const Range> runs, MatrixView<double> of_runs,
                                 VectorView<FixedSum> sums) {
-  const bool multiplies = sums.size == 2 * a.cols;
-  require(multiplies || sums.size == a.cols, "sum_columns: one or two sums a column");
-  require(!multiplies || (b.rows == a.rows && b.cols == a.cols),
-          "sum_columns: a and b differ in shape");
+  const bool multiplies = sums.size == 2 * a.cols();
+  require(multiplies || sums.size == a.cols(), "sum_columns: one or two sums a column");
+  require(!multiplies || (b.rows == a.rows() && b.cols == a.cols() && !a.is_bf16_alone()),
+          "sum_columns: a and b differ in shape, or a has no floats");
   require(Index(runs.size()) <= of_runs.rows && sums.size <= of_runs.cols,
           "sum_columns: of_runs must hold the sums of every run");
   for (const Range& run : runs)
-    require(run.begin >= 0 && run.begin <= run.end && run.end <= a.rows,
+    require(run.begin >= 0 && run.begin <= run.end && run.end <= a.rows(),
             "sum_columns: a run is not of the rows of a");
   if (sums.size > 0) do_sum_columns(a, b, runs, of_runs, sums);
 }

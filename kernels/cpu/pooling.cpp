@@ -169,14 +169,15 @@ class CpuPooling final : public PoolingKernels {
  private:
   using Sources = std::span<const PoolingSource>;
 
-  void do_forward(const Pooling& pooling, Sources sources, MatrixView<float> y) override {
-    std::visit([&](const auto& kind) { forward_of(kind, sources, y); }, pooling);
+  void do_forward(const Pooling& pooling, Sources sources, const DenseResult& y) override {
+    std::visit([&](const auto& kind) { forward_of(kind, sources, y.values); }, pooling);
   }
   void do_backward(const Pooling& pooling, Sources sources, std::size_t source,
-                   MatrixView<const float> delta, MatrixView<float> dx,
-                   Existing existing) override {
-    std::visit([&](const auto& kind) { backward_of(kind, sources, source, delta, dx, existing); },
-               pooling);
+                   const DenseOperand& delta, const DenseResult& dx, Existing existing) override {
+    const auto of = [&](const auto& kind) {
+      backward_of(kind, sources, source, delta.values, dx.values, existing);
+    };
+    std::visit(of, pooling);
   }
 
   template <typename Kind>
@@ -201,7 +202,7 @@ class CpuPooling final : public PoolingKernels {
     const Index channels = source.window.channels;
     strips::for_each_strip(channels, [&](Index first, Index count) {
       Strip pooled;
-      pool(kind, reader, window, {source.x.row(example), first, count}, pooled);
+      pool(kind, reader, window, {source.x.values.row(example), first, count}, pooled);
       float* to = y.row(example) + window * channels + first;
       for (Index c = 0; c < count; ++c) to[c] = or_added(pooled[std::size_t(c)], to[c], existing);
     });
@@ -222,7 +223,7 @@ class CpuPooling final : public PoolingKernels {
         dx.rows * strips_of_row, strips::rows_per_task(cost), [&](Index begin, Index end, int) {
           for (Index task = begin; task < end; ++task) {
             const Index e = task / strips_of_row, first = task % strips_of_row * strips::kWidth;
-            const Channels of{source.x.row(e), first, std::min(strips::kWidth, channels - first)};
+            const Channels of{source.x.values.row(e), first, std::min(strips::kWidth, channels - first)};
             if (existing == Existing::overwrite) clear(reader, places, of, dx.row(e));
             for (Index w = 0; w < windows; ++w)
               spread(kind, reader, w, of, delta.row(e) + w * channels + first, dx.row(e));
@@ -274,7 +275,7 @@ class CpuPooling final : public PoolingKernels {
   static void read_place(const PoolingSource& source, Index example, Index place,
                          Response& response) {
     const WindowReader reader(source.window);
-    response.read(source.x.row(example) + place * reader.place_stride(), reader.channel_stride());
+    response.read(source.x.values.row(example) + place * reader.place_stride(), reader.channel_stride());
   }
 
   void forward_of(const Maxout& /*pooling*/, Sources sources, MatrixView<float> y) {
@@ -283,7 +284,7 @@ class CpuPooling final : public PoolingKernels {
       for (const PoolingSource& source : sources) {
         Arranger arrange(Arrangement::of(source.window), result);
         for (Index e = begin; e < end; ++e) {
-          const float* x = arrange(source.x.row(e));
+          const float* x = arrange(source.x.values.row(e));
           float* to = y.row(e);
           if (&source == sources.data()) std::copy_n(x, y.cols, to);
           for (Index i = 0; i < y.cols; ++i) to[i] = displaces(x[i], to[i]) ? x[i] : to[i];
@@ -304,10 +305,10 @@ class CpuPooling final : public PoolingKernels {
       Row given(std::size_t(dx.cols));
       for (Index e = begin; e < end; ++e) {
         std::copy_n(arrange(delta.row(e)), dx.cols, given.data());
-        const float* x = sources[number].x.row(e);
+        const float* x = sources[number].x.values.row(e);
         for (std::size_t s = 0; s < sources.size(); ++s) {
           if (s == number) continue;
-          const float* other = others[s](sources[s].x.row(e));
+          const float* other = others[s](sources[s].x.values.row(e));
           for (Index i = 0; i < dx.cols; ++i) {
             const bool wins = s < number ? displaces(x[i], other[i]) : !displaces(other[i], x[i]);
             given[std::size_t(i)] = wins ? given[std::size_t(i)] : 0.0f;
@@ -327,12 +328,12 @@ class CpuPooling final : public PoolingKernels {
 
   void do_add_pair_sums(const PoolingSource& first, const PoolingSource& second,
                         const PairSums<FixedSum>& sums) override {
-    const Index units = first.x.cols;
-    for_rows(first.x, [&](Index begin, Index end) {
+    const Index units = first.x.values.cols;
+    for_rows(first.x.values, [&](Index begin, Index end) {
       Arranger arrange(Arrangement::of(second.window), Arrangement::of(first.window));
       for (Index e = begin; e < end; ++e) {
-        const float* a = first.x.row(e);
-        const float* b = arrange(second.x.row(e));
+        const float* a = first.x.values.row(e);
+        const float* b = arrange(second.x.values.row(e));
         sums.products[e].add(dot(a, b, units));
         if (sums.first_squares.empty()) continue;
         sums.first_squares[e].add(dot(a, a, units));
@@ -393,8 +394,8 @@ class CpuPooling final : public PoolingKernels {
         const Slopes slope = slopes(similarity, sums, e);
         const double of_a = double(delta(e, 0)) * slope.along_a;
         const double of_b = double(delta(e, 0)) * slope.along_b;
-        const float* a = first.x.row(e);
-        const float* b = arrange(second.x.row(e));
+        const float* a = first.x.values.row(e);
+        const float* b = arrange(second.x.values.row(e));
         float* to = dx.row(e);
         for (Index i = 0; i < dx.cols; ++i)
           to[i] = or_added(float(of_b * double(b[i]) + of_a * double(a[i])), to[i], existing);

@@ -26,9 +26,10 @@ class CpuRunSumKernels final : public RunSumKernels {
     }
   }
 
-  void do_sum_columns(MatrixView<const float> a, MatrixView<const float> b,
+  void do_sum_columns(const DenseOperand& operand, MatrixView<const float> b,
                       std::span<const Range> runs, MatrixView<double> of_runs,
                       VectorView<FixedSum> sums) override {
+    const MatrixView<const float> a = operand.values;
     const bool multiplies = sums.size > a.cols;
     executor_.for_each(Index(runs.size()), [&](Index run, int /*lane*/) {
       double* const sum = of_runs.row(run);
