@@ -46,9 +46,11 @@ class ConvolutionKernels {
                    MatrixView<float> dx, Existing existing);
 
   /// dx = that times f'(x), where x are outputs of f whose slope is written in them: what
-  /// input_delta() and PointwiseKernels::multiply_slope() make, bit by bit. Says whether this device
-  /// makes it in one pass; else nothing has been done.
-  ///   x, dx [E x places*C]
+  /// input_delta() and PointwiseKernels::multiply_slope() make, bit by bit; without columns of x
+  /// there is no slope. Says whether this device makes it in one pass; else nothing has been done.
+  /// Those that compute in bfloat16 make it where dx stands in bf16 alone, x does in bf16, too, and
+  /// f's slope follows the sign, if they read the windows of the delta or gather them.
+  ///   x [E x places*C] or [E x 0],  dx [E x places*C]
   bool input_delta_through(const Window& window, const DenseOperand& delta,
                            MatrixView<const float> filters, const Activation& f,
                            const DenseOperand& x, const DenseResult& dx);
@@ -60,9 +62,10 @@ class ConvolutionKernels {
   void gradient(const Window& window, const DenseOperand& delta, const DenseOperand& x, float scale,
                 MatrixView<float> term);
 
-  /// to(e, c*P + p) = from(e, p*C + c): units that stand channels last in the order of files.
+  /// to(e, c*P + p) = from(e, p*C + c): units that stand channels last in the order of files. From
+  /// bf16 where there are no floats.
   ///   from, to [E x P*C]
-  void to_file_order(Index channels, MatrixView<const float> from, MatrixView<float> to);
+  void to_file_order(Index channels, const DenseOperand& from, MatrixView<float> to);
   /// The other way round, or to += it.
   void to_channels_last(Index channels, MatrixView<const float> from, MatrixView<float> to,
                         Existing existing);
@@ -86,8 +89,7 @@ class ConvolutionKernels {
   }
   virtual void do_gradient(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                            float scale, MatrixView<float> term) = 0;
-  virtual void do_to_file_order(Index channels, MatrixView<const float> from,
-                                MatrixView<float> to) = 0;
+  virtual void do_to_file_order(Index channels, const DenseOperand& from, MatrixView<float> to) = 0;
   virtual void do_to_channels_last(Index channels, MatrixView<const float> from,
                                    MatrixView<float> to, Existing existing) = 0;
 };

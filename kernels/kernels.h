@@ -53,6 +53,7 @@ struct Kernels {
   std::unique_ptr<FactoredKernels> prefetch_factored;
   Memory* prefetch_memory = nullptr;
   bool casts_operands = false;       ///< whether dense products read bfloat16
+  bool computes_in_bf16 = false;     ///< whether convolutions and poolings do in bfloat16 alone
   bool transposes_operands = false;  ///< whether gradients read DenseOperand::transposed
   BlockRule block_rule;              ///< how wide this device kind wants its blocks
 };

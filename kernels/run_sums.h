@@ -23,9 +23,8 @@ class RunSumKernels {
   /// An `a` without floats is read in bf16, on devices that compute in it, and has N sums.
   ///   a [rows x N],  b [rows x N], or anything where there are N sums,  runs: rows of a,
   ///   of_runs [at least runs x sums] what each gives,  sums [N] or [2 N]
-  void sum_columns(const DenseOperand& a, MatrixView<const float> b,
-                   std::span<const Range> runs, MatrixView<double> of_runs,
-                   VectorView<FixedSum> sums);
+  void sum_columns(const DenseOperand& a, MatrixView<const float> b, std::span<const Range> runs,
+                   MatrixView<double> of_runs, VectorView<FixedSum> sums);
 
   /// values[c] = factor * sums[c].
   void to_float(VectorView<const FixedSum> sums, double factor, VectorView<float> values);

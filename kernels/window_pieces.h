@@ -33,6 +33,10 @@ inline Index rows_of_piece(Index depth, bool rounds) {
   constexpr Index kLeast = 32;
   return std::max(kPieceBytes / (depth * Index(rounds ? sizeof(Bfloat16) : sizeof(float))), kLeast);
 }
+/// Examples whose windows are gathered back at a time, whole ones.
+inline Index examples_gathered(const Window& window, bool rounds) {
+  return std::max<Index>(1, rows_of_piece(depth_of(window), rounds) / window.out_places());
+}
 /// Examples of so many units that are rounded at a time.
 inline Index examples_of_piece(Index units) {
   return std::max<Index>(1, kPieceBytes / (units * Index(sizeof(Bfloat16))));
@@ -66,11 +70,17 @@ inline Index upper_corner(const Window& window, std::size_t axis) {
          (window.in[axis] - 1);
 }
 
+/// Whether so many channels or filters are whole runs, and a good part of a tile.
+inline bool fills_tiles(Index channels) {
+  constexpr Index kLeast = 32;
+  return channels % kRun == 0 && channels >= kLeast;
+}
+
 /// Whether products of windows with so many filters can read them where they stand, and it pays:
 /// images of two axes, with borders, strides and filters that the copy engine has bits for, and
 /// channels and filters that fill a good part of a tile.
 inline bool can_read(const Window& window, Index filters) {
-  constexpr Index kCorner = 128, kOffset = 256, kStride = 8, kPlaces = Index(1) << 20, kLeast = 32;
+  constexpr Index kCorner = 128, kOffset = 256, kStride = 8, kPlaces = Index(1) << 20;
   if (window.in[2] != 1 || window.kernel[2] != 1 || window.out[2] != 1) return false;
   for (std::size_t a = 0; a < 2; ++a) {
     const Index upper = upper_corner(window, a);
@@ -78,8 +88,8 @@ inline bool can_read(const Window& window, Index filters) {
         window.kernel[a] > kOffset || window.stride[a] > kStride || window.in[a] > kPlaces)
       return false;
   }
-  return window.order == UnitOrder::channels_last && window.channels % kRun == 0 &&
-         filters % kRun == 0 && window.channels >= kLeast && filters >= kLeast;
+  return window.order == UnitOrder::channels_last && fills_tiles(window.channels) &&
+         fills_tiles(filters);
 }
 
 /// Columns of a tap where windows are read: the channels, and zeros up to whole boxes.

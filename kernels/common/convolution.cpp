@@ -13,8 +13,15 @@ bool is_dense(const MatrixView<T>& m) {
   return m.stride == m.cols || m.rows <= 1;
 }
 
-bool is_copy(const MatrixView<Bfloat16>& bf16, const MatrixView<float>& of) {
-  return bf16.data == nullptr || (bf16.rows == of.rows && bf16.cols == of.cols && is_dense(bf16));
+bool has_copy(const DenseResult& y) {
+  return y.bf16.data == nullptr ||
+         (y.bf16.rows == y.rows() && y.bf16.cols == y.cols() && is_dense(y.bf16));
+}
+
+// Whether slopes can be read in x as dx is written.
+bool are_outputs(const DenseOperand& x, const DenseResult& dx) {
+  return x.rows() == dx.rows() && x.cols() == dx.cols() && is_dense(x.values) &&
+         (!dx.is_bf16_alone() || (x.bf16.data != nullptr && is_dense(x.bf16)));
 }
 
 bool is_valid(const Window& window) {
@@ -79,8 +86,7 @@ bool ConvolutionKernels::input_delta_through(const Window& window, const DenseOp
                                              MatrixView<const float> filters, const Activation& f,
                                              const DenseOperand& x, const DenseResult& dx) {
   require_fit(fit(window, dx.values, filters, delta.values) && is_dense(dx.values) &&
-                  has_copy(dx) && x.rows() == dx.rows() && x.cols() == dx.cols() &&
-                  is_dense(x.values),
+                  has_copy(dx) && (x.cols() == 0 || are_outputs(x, dx)),
               "convolution input_delta_through",
               "delta [E x windows*K], filters [K x C*taps], x, dx [E x places*C], without gaps",
               delta.values, filters, x.values, dx.values);
@@ -96,11 +102,11 @@ void ConvolutionKernels::gradient(const Window& window, const DenseOperand& delt
   if (!term.empty()) do_gradient(window, delta, x, scale, term);
 }
 
-void ConvolutionKernels::to_file_order(Index channels, MatrixView<const float> from,
+void ConvolutionKernels::to_file_order(Index channels, const DenseOperand& from,
                                        MatrixView<float> to) {
-  require_fit(channels >= 1 && from.cols % channels == 0 && from.rows == to.rows &&
-                  from.cols == to.cols && has_valid_stride(from) && has_valid_stride(to),
-              "to_file_order", "from, to [E x P*C]", from, to);
+  require_fit(channels >= 1 && from.cols() % channels == 0 && from.rows() == to.rows &&
+                  from.cols() == to.cols && has_valid_stride(from.values) && has_valid_stride(to),
+              "to_file_order", "from, to [E x P*C]", from.values, to);
   if (!to.empty()) do_to_file_order(channels, from, to);
 }
 

@@ -93,8 +93,8 @@ void PoolingKernels::forward(const Pooling& pooling, std::span<const PoolingSour
 }
 
 void PoolingKernels::backward(const Pooling& pooling, std::span<const PoolingSource> sources,
-                              std::size_t source, const DenseOperand& delta,
-                              const DenseResult& dx, Existing existing) {
+                              std::size_t source, const DenseOperand& delta, const DenseResult& dx,
+                              Existing existing) {
   require_fit(
       gives(pooling, sources, source, delta, dx) &&
           (existing == Existing::overwrite || !dx.is_bf16_alone()),
@@ -121,8 +121,8 @@ bool PoolingKernels::backward_through(const Pooling& pooling,
 void PoolingKernels::add_pair_sums(const PoolingSource& first, const PoolingSource& second,
                                    const PairSums<FixedSum>& sums) {
   require_fit(are_alike(first, second) && has_rows(sums, first.x.rows(), false), "add_pair_sums",
-              "first, second [E x units], sums [E] each, or squares []", first.x.values, second.x.values,
-              sums.products, sums.first_squares, sums.second_squares);
+              "first, second [E x units], sums [E] each, or squares []", first.x.values,
+              second.x.values, sums.products, sums.first_squares, sums.second_squares);
   do_add_pair_sums(first, second, sums);
 }
 
@@ -146,7 +146,8 @@ void PoolingKernels::compare_backward(Similarity similarity, const PairSums<cons
               "compare_backward",
               "delta [E x 1], first, second, dx [E x units], sums [E] each; squares [] for dot "
               "products alone",
-              delta, first.x.values, second.x.values, dx, sums.products, sums.first_squares, sums.second_squares);
+              delta, first.x.values, second.x.values, dx, sums.products, sums.first_squares,
+              sums.second_squares);
   if (!dx.empty()) do_compare_backward(similarity, sums, delta, first, second, dx, existing);
 }
 

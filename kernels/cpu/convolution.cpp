@@ -202,9 +202,8 @@ class CpuConvolution final : public ConvolutionKernels {
     turn_rows(window.channels, sum, term, Existing::overwrite);
   }
 
-  void do_to_file_order(Index channels, MatrixView<const float> from,
-                        MatrixView<float> to) override {
-    turn_rows(channels, from, to, Existing::overwrite);
+  void do_to_file_order(Index channels, const DenseOperand& from, MatrixView<float> to) override {
+    turn_rows(channels, from.values, to, Existing::overwrite);
   }
 
   void do_to_channels_last(Index channels, MatrixView<const float> from, MatrixView<float> to,

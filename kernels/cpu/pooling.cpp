@@ -223,7 +223,8 @@ class CpuPooling final : public PoolingKernels {
         dx.rows * strips_of_row, strips::rows_per_task(cost), [&](Index begin, Index end, int) {
           for (Index task = begin; task < end; ++task) {
             const Index e = task / strips_of_row, first = task % strips_of_row * strips::kWidth;
-            const Channels of{source.x.values.row(e), first, std::min(strips::kWidth, channels - first)};
+            const Channels of{source.x.values.row(e), first,
+                              std::min(strips::kWidth, channels - first)};
             if (existing == Existing::overwrite) clear(reader, places, of, dx.row(e));
             for (Index w = 0; w < windows; ++w)
               spread(kind, reader, w, of, delta.row(e) + w * channels + first, dx.row(e));
@@ -275,7 +276,8 @@ class CpuPooling final : public PoolingKernels {
   static void read_place(const PoolingSource& source, Index example, Index place,
                          Response& response) {
     const WindowReader reader(source.window);
-    response.read(source.x.values.row(example) + place * reader.place_stride(), reader.channel_stride());
+    response.read(source.x.values.row(example) + place * reader.place_stride(),
+                  reader.channel_stride());
   }
 
   void forward_of(const Maxout& /*pooling*/, Sources sources, MatrixView<float> y) {

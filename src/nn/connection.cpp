@@ -26,8 +26,8 @@ Index gradient_units(const BlockRule& rule, Index block, Index units, Index sour
 
 DeviceTraits traits_of(const Compute& compute) {
   const Kernels& kernels = compute.kernels;
-  return {kernels.block_rule, compute.memory.is_host(), kernels.casts_operands,
-          kernels.transposes_operands, kernels.fused != nullptr};
+  return {kernels.block_rule,          compute.memory.is_host(), kernels.casts_operands,
+          kernels.transposes_operands, kernels.fused != nullptr, kernels.computes_in_bf16};
 }
 
 Weights::Weights(const WeightShape& shape, int slots, bool trainable, const DeviceTraits& device)

@@ -39,6 +39,7 @@ struct DeviceTraits {
   bool casts_operands = false;       ///< Kernels::casts_operands
   bool transposes_operands = false;  ///< Kernels::transposes_operands
   bool fuses = false;                ///< has Kernels::fused
+  bool computes_in_bf16 = false;     ///< Kernels::computes_in_bf16
 };
 DeviceTraits traits_of(const Compute& compute);
 

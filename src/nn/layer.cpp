@@ -87,8 +87,9 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
   if (settings.trainable && layer.batch_normalization)
     gradient2 = {"gradients of scales", working, units};
   if (is_output()) return;
-  activations = {"activations", working, batch, width,
-                 settings.by_example ? Layout::by_example : Layout::whole};
+  if (!settings.rows_in_bf16)
+    activations = {"activations", working, batch, width,
+                   settings.by_example ? Layout::by_example : Layout::whole};
   if (settings.gathers_rows)
     gathered = {"activations of all examples", working, settings.batch, width * settings.places,
                 Layout::whole};
@@ -110,8 +111,9 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
     normalised = {"normalised", working, batch, units, of_rows};
     inverse_deviation = {"normalised", working, units, 1, of_units};
   }
-  deltas = {"deltas", working, batch, settings.by_example ? units : round_up_to_eight(units),
-            of_rows};
+  if (!settings.delta_in_bf16)
+    deltas = {"deltas", working, batch, settings.by_example ? units : round_up_to_eight(units),
+              of_rows};
   if (device.casts_operands && !settings.by_example)
     bf16_deltas = {"deltas, bf16", working, batch, round_up_to_eight(units)};
   if (settings.gives_bf16_delta) bf16_deltas = {"deltas, bf16", working, batch, units, of_rows};
@@ -282,17 +284,16 @@ void UnitLayer::undo_activation(const Compute& compute, Index examples,
 
 bool UnitLayer::convolve_to_outputs(const Compute& compute, const Window& window,
                                     const DenseOperand& x, Index examples) {
-  MatrixView<Bfloat16> bf16;
-  if (!bf16_rows.empty()) bf16 = examples_of(bf16_rows, examples);
   return compute.kernels.convolution->forward_to_outputs(
       window, x, connections[0].weights().values(), bias.value.view(),
-      pointwise_activation(descriptor()), examples_of(activations, examples), bf16);
+      pointwise_activation(descriptor()), rows(examples));
 }
 
 UnitLayer::DeltaThrough UnitLayer::delta_through(Index examples) {
-  DeltaThrough through{pointwise_activation(descriptor()), examples_of(deltas, examples)};
-  if (!bf16_deltas.empty()) through.bf16 = examples_of(bf16_deltas, examples);
-  return through;
+  const DenseResult delta = delta_rows(examples);
+  if (!rules_of(descriptor().type).has_activation)
+    return {false, Linear{}, MatrixView<float>{nullptr, examples, 0, 0}, delta};
+  return {true, pointwise_activation(descriptor()), rows(examples), delta};
 }
 
 void UnitLayer::sum_bias_gradient(const Compute& compute, const WeightStep& step, Range units,

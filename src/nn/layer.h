@@ -59,6 +59,8 @@ class UnitLayer {
     bool takes_delta_aside = false;  ///< StepFacts::takes_delta_aside()
     bool gives_bf16_rows = false;    ///< StepFacts::gives_bf16_rows(), gives_bf16_delta()
     bool gives_bf16_delta = false;
+    bool rows_in_bf16 = false;  ///< StepFacts::rows_in_bf16(), delta_in_bf16()
+    bool delta_in_bf16 = false;
     Index batch = 1;
     Index partial_sums = 0;      ///< of the delta sum; 0: no delta is wanted
     bool reduces_delta = false;  ///< SumShape::is_reduced
@@ -104,13 +106,13 @@ class UnitLayer {
   HeldBuffer<float> running_variance;
   DeltaSum delta_sum;  ///< hidden layers in training
 
-  HeldMatrix<float> activations;          ///< [batch x width], hidden layers
+  HeldMatrix<float> activations;          ///< [batch x width], hidden layers with floats
   HeldMatrix<Bfloat16> bf16_activations;  ///< [batch x width], where products read it
   HeldMatrix<Bfloat16> bf16_rows;         ///< [rows x units], of layers by example
   HeldMatrix<float>
       transposed_activations;           ///< [width x batch, rounded up], where gradients read it
   HeldMatrix<float> gathered;           ///< [batch x width] of all examples, of layers by example
-  HeldMatrix<float> deltas;             ///< [batch x mine, rounded up], hidden layers in training
+  HeldMatrix<float> deltas;             ///< [batch x mine, rounded up], the same in training
   HeldMatrix<float> unit_deltas;        ///< [own examples x units], what layers by unit say
   HeldMatrix<Bfloat16> bf16_deltas;     ///< [batch x mine, rounded up], where products read it
   HeldMatrix<float> before_dropout;     ///< [batch x mine], where they are kept
@@ -150,14 +152,14 @@ class UnitLayer {
     const Index units = settings_.places * mine().count();
     return {array.view().data, examples, units, units};
   }
-  /// The same with the bf16 copies that there are, for products.
-  DenseOperand rows_operand(Index examples) {
-    DenseOperand rows(examples_of(activations, examples));
+  /// The same with the bf16 copies that there are, or in bf16 alone.
+  DenseResult rows(Index examples) {
+    DenseResult rows(examples_of(activations, examples));
     if (!bf16_rows.empty()) rows.bf16 = examples_of(bf16_rows, examples);
     return rows;
   }
-  DenseOperand delta_rows_operand(Index examples) {
-    DenseOperand rows(examples_of(deltas, examples));
+  DenseResult delta_rows(Index examples) {
+    DenseResult rows(examples_of(deltas, examples));
     if (!bf16_deltas.empty()) rows.bf16 = examples_of(bf16_deltas, examples);
     return rows;
   }
@@ -204,11 +206,13 @@ class UnitLayer {
   /// the function. Says whether the device has such products.
   bool convolve_to_outputs(const Compute& compute, const Window& window, const DenseOperand& x,
                            Index examples);
-  /// Of layers that StepFacts::gets_whole_delta(): what makes it behind the function.
+  /// Of layers that StepFacts::gets_whole_delta(), or in bf16 alone: what makes it behind the
+  /// function, if there is one.
   struct DeltaThrough {
-    const Activation& f;
-    MatrixView<float> delta;      ///< [examples x units] channels last
-    MatrixView<Bfloat16> bf16{};  ///< its copy, if there is one
+    bool has_slope;
+    Activation f;
+    DenseOperand x;     ///< [examples x units] channels last; without columns if there is none
+    DenseResult delta;  ///< [examples x units]
   };
   DeltaThrough delta_through(Index examples);
   /// Says whether that has been made, and asks it, once a step.

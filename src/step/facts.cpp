@@ -227,6 +227,7 @@ bool StepFacts::reads_windows(int edge) const {
 }
 
 bool StepFacts::gives_bf16_rows(int layer) const {
+  if (rows_in_bf16(layer)) return true;
   const LayerDescriptor& descriptor = this->layer(layer);
   return by_example(layer) && rules_of(descriptor.type).has_activation &&
          !std::holds_alternative<SoftMax>(descriptor.activation) &&
@@ -235,6 +236,7 @@ bool StepFacts::gives_bf16_rows(int layer) const {
 }
 
 bool StepFacts::gives_bf16_delta(int layer) const {
+  if (delta_in_bf16(layer)) return true;
   return is_convolution(layer) && training() &&
          std::ranges::any_of(matrices(layer), [this](int edge) { return reads_windows(edge); });
 }
@@ -286,6 +288,58 @@ bool StepFacts::slopes_in_product(int layer) const {
     return !window_pieces::has_mirror(window, filters) ||
            window_pieces::can_read(window_pieces::mirror_of(window, filters), window.channels);
   });
+}
+
+std::vector<int> StepFacts::edges_from(int layer) const {
+  std::vector<int> edges = graph_.destinations[std::size_t(layer)];
+  std::erase_if(edges, [this](int edge) { return !edge_takes_part(edge); });
+  return edges;
+}
+
+// Windows or channels of one source's places, of the own examples.
+bool StepFacts::pools(int layer) const {
+  const LayerDescriptor& descriptor = this->layer(layer);
+  return by_example(layer) && descriptor.type == LayerType::pooling &&
+         !is_comparison(descriptor.function) && sources(layer).size() == 1;
+}
+
+// Of rows that the copy engine reads and writes.
+bool StepFacts::has_bf16_shape(int layer) const {
+  const auto activates = [&] {
+    return activates_alone(layer) && slope_follows_sign(this->layer(layer));
+  };
+  return device().computes_in_bf16 && is_hidden(layer) && by_example(layer) &&
+         window_pieces::fills_tiles(channels(layer)) && (pools(layer) || activates());
+}
+
+bool StepFacts::rows_in_bf16(int layer) const {
+  const std::vector<int> edges = edges_from(layer);
+  if (!has_bf16_shape(layer) || edges.empty()) return false;
+  // Of several destinations each gives its part, and then the slope is read in floats.
+  if (training() && wants_delta(layer) && !pools(layer) && !gets_whole_delta(layer)) return false;
+  return std::ranges::all_of(edges, [this](int edge) {
+    const int destination = this->edge(edge).destination;
+    return !by_example(destination) || reads_windows(edge) || pools(destination);
+  });
+}
+
+// What a convolution gives to a source, as a product of its delta's windows or gathered.
+bool StepFacts::gives_bf16_delta_by(int edge) const {
+  const int destination = this->edge(edge).destination;
+  if (!is_convolution(destination) || !by_example(destination) || !has_weights(edge)) return false;
+  const Window window = this->window(edge);
+  const Index filters = channels(destination);
+  return !window_pieces::has_mirror(window, filters) ||
+         window_pieces::can_read(window_pieces::mirror_of(window, filters), window.channels);
+}
+
+bool StepFacts::delta_in_bf16(int layer) const {
+  if (!training() || !has_bf16_shape(layer) || !wants_delta(layer) || sums_delta(layer))
+    return false;
+  const std::vector<int> edges = edges_from(layer);
+  const bool has_slopes = pools(layer) || gives_bf16_rows(layer);
+  return edges.size() == 1 && has_slopes &&
+         (pools(edge(edges[0]).destination) || gives_bf16_delta_by(edges[0]));
 }
 
 bool StepFacts::feeds(int layer, Layout layout) const {
@@ -387,6 +441,8 @@ UnitLayer::Settings StepFacts::layer_settings(int layer) const {
     settings.takes_delta_aside = takes_delta_aside(layer);
     settings.gives_bf16_rows = gives_bf16_rows(layer);
     settings.gives_bf16_delta = gives_bf16_delta(layer);
+    settings.rows_in_bf16 = rows_in_bf16(layer);
+    settings.delta_in_bf16 = delta_in_bf16(layer);
   }
   settings.sparseness = sparseness_of(graph_.network, this->layer(layer));
   return settings;

@@ -96,6 +96,10 @@ class StepFacts {
   /// Whether that is what happens, in bf16.
   bool activates_in_product(int layer) const;
   bool slopes_in_product(int layer) const;
+  /// Whether the outputs of a layer by example, or its delta, stand in bf16 alone: on devices that
+  /// compute so, where convolutions and poolings alone make them and read them.
+  bool rows_in_bf16(int layer) const;
+  bool delta_in_bf16(int layer) const;
   /// Whether a hidden layer feeds some by example, and whether one by example feeds some by unit:
   /// then the rows of all ranks are gathered.
   bool feeds_by_example(int layer) const { return feeds(layer, Layout::by_example); }
@@ -213,6 +217,10 @@ class StepFacts {
   void sort_edges();
   void lay_out_outcome();
   bool feeds(int layer, Layout layout) const;
+  bool pools(int layer) const;
+  std::vector<int> edges_from(int layer) const;
+  bool has_bf16_shape(int layer) const;
+  bool gives_bf16_delta_by(int edge) const;
   bool stored_by_destination(int owner_edge) const;
   bool decide_fusing(int layer) const;
 

@@ -4,6 +4,7 @@
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/device/queue.h"
 #include "kernels/cuda/families.h"
+#include "kernels/cuda/windows/window_product.h"
 #include "src/base/text.h"
 
 #include <fmt/format.h>
@@ -110,6 +111,7 @@ Kernels CudaDevice::make_kernels() {
       state_->main.handle, state_->prefetch.handle, &state_->main.left_free, state_->options.graphs,
       state_->options.max_steps_in_flight);
   kernels.casts_operands = state_->options.precision == Precision::bf16;
+  kernels.computes_in_bf16 = kernels.casts_operands && cuda::device_reads_windows();
   kernels.transposes_operands = state_->options.precision == Precision::tf32;
   kernels.block_rule = cuda_block_rule();
   return kernels;

@@ -53,7 +53,11 @@ bool can_map(MatrixView<const float> matrix) {
 }
 
 CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix) {
-  return encode(matrix, {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 64, 64, CU_TENSOR_MAP_SWIZZLE_128B});
+  return map_boxes(matrix, 64, 64);
+}
+CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix, int rows, int cols) {
+  return encode(matrix, {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, cuuint32_t(cols), cuuint32_t(rows),
+                         cols == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B});
 }
 CUtensorMap map_rows(MatrixView<const float> matrix, int rows, int cols) {
   return encode(matrix, {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, cuuint32_t(cols), cuuint32_t(rows),

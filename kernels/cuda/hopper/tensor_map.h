@@ -17,6 +17,8 @@ bool can_map(MatrixView<const float> matrix);
 /// A matrix that is copied in boxes of 64 columns x 64 rows with the 128-byte swizzle. What lies
 /// outside the matrix is read as zero and not written.
 CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix);
+/// The same with other rows of a box, and columns: 64, or 32 with the 64-byte swizzle.
+CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix, int rows, int cols);
 
 /// The same for floats, in boxes of whole rows of a tile: `cols` (at most 256) columns x `rows`
 /// rows, not swizzled.

@@ -3,18 +3,19 @@
 
 #include "kernels/cuda/hopper/hopper.cuh"
 #include "kernels/cuda/hopper/hopper_float.cuh"
+#include "kernels/cuda/hopper/hopper_narrow.cuh"
 #include "src/base/bfloat16.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
-/// Tiles of 128 x 128, or of 64 rows, of a product of bfloat16 matrices, or of float ones in tf32,
-/// for kernels that use up each tile where it is made. A block of 384 threads stays on its
-/// multiprocessor and goes through many tiles: one warp copies operands into a ring of stages, two
-/// warpgroups take turns, so that one multiplies while the other one works on its finished tile.
-/// The blocks of a cluster compute neighbouring tiles and hand each other the operands that these
-/// share.
+/// Tiles of 128 x 128, or of 64 rows, or of 64 or 96 columns, of a product of bfloat16 matrices, or
+/// of float ones in tf32, for kernels that use up each tile where it is made. A block of 384
+/// threads stays on its multiprocessor and goes through many tiles: one warp copies operands into a
+/// ring of stages, two warpgroups take turns, so that one multiplies while the other one works on
+/// its finished tile. The blocks of a cluster compute neighbouring tiles and hand each other the
+/// operands that these share.
 namespace norn::cuda {
 
 constexpr int kTile = 128;             ///< rows and columns of a tile
@@ -84,17 +85,22 @@ __device__ inline int warpgroup() {
 }
 
 /// kRows x kCols blocks are a cluster: those in a row share a, those in a column b. Of floats, k is
-/// contiguous in both operands. Tiles have 64 * kHalves rows.
+/// contiguous in both operands. Tiles have 64 * kHalves rows and kWidth columns; of fewer than 128
+/// the kernel's own copying warp brings b, whose k is contiguous.
 template <hopper::Major kMajorA, hopper::Major kMajorB, int kRows, int kCols, int kStages,
-          typename T = Bfloat16, int kHalves = 2>
+          typename T = Bfloat16, int kHalves = 2, int kWidth = kTile>
 class TilePipeline {
   static_assert(std::is_same_v<T, Bfloat16> ||
                 (kMajorA == hopper::Major::k && kMajorB == hopper::Major::k));
+  static_assert(kWidth == kTile || (std::is_same_v<T, Bfloat16> && kMajorB == hopper::Major::k &&
+                                    kMajorA == hopper::Major::k));
 
  public:
   static constexpr int kBlocks = kRows * kCols;
   static constexpr int kTileRows = 64 * kHalves;
-  static constexpr int kStageBytes = (kHalves + 2) * kPieceBytes;  ///< pieces of a, two of b
+  static constexpr int kOperandBytes = kHalves * kPieceBytes;       ///< pieces of a
+  static constexpr int kStageBytes = kOperandBytes + kWidth * 128;  ///< and b
+  static constexpr int kSums = kWidth / 2;                          ///< of a thread and half
   static constexpr int kStagesBytes = kStages * kStageBytes;
   using Barriers = TileBarriers<kStages>;
 
@@ -125,7 +131,7 @@ class TilePipeline {
     const int rows = operands_.rows_inside ? at.inner : at.outer;
     const int cols = operands_.rows_inside ? at.outer : at.inner;
     return {(rows * kRows + row_in_cluster()) * kTileRows,
-            (cols * kCols + col_in_cluster()) * kTile};
+            (cols * kCols + col_in_cluster()) * kWidth};
   }
 
   /// By one warp: copies the operands of all tiles.
@@ -152,7 +158,7 @@ class TilePipeline {
 
   /// sum += a * b for the block's `number`-th tile, by the warpgroup `consumer` whose turn it is.
   /// The last products are under way on return: finish() waits for them.
-  __device__ void multiply(std::int64_t number, int consumer, float (&sum)[kHalves][64]) {
+  __device__ void multiply(std::int64_t number, int consumer, float (&sum)[kHalves][kSums]) {
     const std::uint64_t begin = std::uint64_t(number) * std::uint64_t(operands_.steps);
     stage_ = std::uint32_t(begin % kStages);
     std::uint32_t parity = std::uint32_t(begin / kStages) & 1;
@@ -173,7 +179,7 @@ class TilePipeline {
     }
     hopper::named_arrive(kTurnBarrier + 1 - consumer, kConsumers * kConsumerThreads);
   }
-  __device__ void finish(float (&sum)[kHalves][64]) {
+  __device__ void finish(float (&sum)[kHalves][kSums]) {
     hopper::product_wait<0>();
 #pragma unroll
     for (int half = 0; half < kHalves; ++half) hopper::pin(sum[half]);
@@ -200,6 +206,7 @@ class TilePipeline {
   __device__ void load_stage(TilePlace at, int step, std::uint32_t stage) const {
     const std::uint32_t to = stages_ + stage * kStageBytes;
     const int k = step * kTileDepthOf<T>;
+    static_assert(kWidth == kTile);
     hopper::barrier_arrive_expecting(full_ + 8 * stage, kStageBytes);
     load_operand<kMajorA, kHalves, kCols>(operands_.a, to, stage, at.row, k, col_in_cluster(),
                                           row_mask());
@@ -227,9 +234,9 @@ class TilePipeline {
 
   /// In halves, so that the stage before is known to be free when half of this one is under way.
   template <int kHalf>
-  __device__ void multiply_half_stage(std::uint32_t stage, float (&sum)[kHalves][64]) const {
+  __device__ void multiply_half_stage(std::uint32_t stage, float (&sum)[kHalves][kSums]) const {
     const std::uint64_t a = hopper::operand<kMajorA>(stage);
-    const std::uint64_t b = hopper::operand<kMajorB>(stage + kHalves * kPieceBytes);
+    const std::uint64_t b = hopper::operand<kMajorB>(stage + kOperandBytes);
     hopper::product_fence();
 #pragma unroll
     for (int k = 2 * kHalf; k < 2 * (kHalf + 1); ++k) {  // of four runs of 32 bytes
@@ -239,6 +246,10 @@ class TilePipeline {
         const std::uint64_t b_run = b + k * hopper::kNextK<kMajorB>;
         if constexpr (std::is_same_v<T, float>)
           hopper::multiply_add_64x128x8(sum[half], a_run, b_run);
+        else if constexpr (kWidth == 64)
+          hopper::multiply_add_64x64x16(sum[half], a_run, b_run);
+        else if constexpr (kWidth == 96)
+          hopper::multiply_add_64x96x16(sum[half], a_run, b_run);
         else
           hopper::multiply_add_64x128x16<kMajorA, kMajorB>(sum[half], a_run, b_run);
       }

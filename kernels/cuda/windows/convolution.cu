@@ -166,6 +166,21 @@ class CudaConvolution final : public ConvolutionKernels {
     });
   }
 
+  /// Results in bf16 alone of windows that are written out: those are images of one place each.
+  void multiply_written(const Window& window, const DenseOperand& x, const DenseOperand& filters,
+                        const WindowResult& to) {
+    for_pieces(window, x.rows(), [&](Index first, Index count) {
+      const MatrixView<const Bfloat16> piece =
+          write(window, x.values, first, count, rounded_piece_);
+      Window places;
+      places.in[0] = places.out[0] = count;
+      places.channels = piece.cols;
+      places.order = UnitOrder::channels_last;
+      multiply_windows(stream_, places, {piece.data, 1, piece.size(), piece.size()}, filters.bf16,
+                       to.of_examples({first, first + count}, 1));
+    });
+  }
+
   // As many examples at a time as the second-level cache holds, where they must be rounded first.
   void multiply_read(const Window& window, const DenseOperand& x, const DenseOperand& filters,
                      const WindowResult& to) {
@@ -179,6 +194,11 @@ class CudaConvolution final : public ConvolutionKernels {
     }
   }
 
+  static DenseOperand by_windows(const DenseOperand& delta, Index windows, Index filters) {
+    DenseOperand flat(by_places(delta.values, windows, filters));
+    if (delta.is_bf16_alone()) flat.bf16 = by_places(delta.bf16, windows, filters);
+    return flat;
+  }
   /// Results of examples as those of windows, or places.
   template <typename T>
   static MatrixView<T> by_places(MatrixView<T> results, Index places, Index channels) {
@@ -194,16 +214,17 @@ class CudaConvolution final : public ConvolutionKernels {
   }
   bool do_forward_to_outputs(const Window& window, const DenseOperand& x,
                              MatrixView<const float> filters, VectorView<const float> bias,
-                             const Activation& f, MatrixView<float> y,
-                             MatrixView<Bfloat16> bf16) override {
+                             const Activation& f, const DenseResult& y) override {
     const std::optional<SignedSlopes> slopes = SignedSlopes::of(f);
-    if (!slopes || !reads_windows(window, filters.rows)) return false;
+    const bool reads = reads_windows(window, filters.rows);
+    if (!slopes || (!reads && !y.is_bf16_alone())) return false;
     const Index places = window.out_places();
-    multiply(window, x, turned(window, filters, true),
-             {.result = by_places(y, places, filters.rows),
-              .bias = bias,
-              .f = *slopes,
-              .bf16 = by_places(bf16, places, filters.rows)});
+    const DenseOperand w = turned(window, filters, reads);
+    const WindowResult to{.result = by_places(y.values, places, filters.rows),
+                          .bias = bias,
+                          .f = *slopes,
+                          .bf16 = by_places(y.bf16, places, filters.rows)};
+    reads ? multiply(window, x, w, to) : multiply_written(window, x, w, to);
     return true;
   }
 
@@ -213,28 +234,30 @@ class CudaConvolution final : public ConvolutionKernels {
     if (has_mirror(window, filters.rows))
       input_delta_by_mirror(window, operand, filters, dx, existing);
     else
-      gather_input_delta(window, operand.values, filters,
-                         {.dx = dx, .adds = existing == Existing::add});
+      gather_input_delta(window, operand, filters, {.dx = dx, .adds = existing == Existing::add});
   }
-  void gather_input_delta(const Window& window, MatrixView<const float> delta,
+  // Whole examples at a time: what an example's place gets is complete in one piece.
+  void gather_input_delta(const Window& window, const DenseOperand& delta,
                           MatrixView<const float> filters, const GivenDelta& to) {
     const DenseOperand w = turned(window, filters, false);
     const Index places = window.out_places(), depth = depth_of(window);
-    const MatrixView<const float> flat{delta.data, delta.rows * places, filters.rows, filters.rows};
+    const DenseOperand flat = by_windows(delta, places, filters.rows);
     const bool fours = has_channels_last(window) && window.channels % 4 == 0 && to.is_packable<4>();
-    for_pieces(window, delta.rows, [&](Index first, Index count) {
+    const Index most = examples_gathered(window, rounds());
+    for (Index example = 0; example < delta.rows(); example += most) {
+      const Index examples = std::min(most, delta.rows() - example);
+      const Index first = example * places, count = examples * places;
       const MatrixView<float> piece{piece_.reserve(count * depth), count, depth, depth};
       rows_.multiply(flat.row_range(first, count), w, piece);
-      const Index example = first / places, end = (first + count + places - 1) / places;
       const auto gather = [&](auto n) {
-        for_cells(stream_, "gather windows", end - example, to.dx.cols / n(),
-                  GatherWindows<n()>{WindowMap(window), piece, first, example, to});
+        for_cells(stream_, "gather windows", examples, to.dx.cols / n(),
+                  GatherWindows<n()>{WindowMap(window), piece, example, to});
       };
       if (fours)
         gather(std::integral_constant<int, 4>{});
       else
         gather(std::integral_constant<int, 1>{});
-    });
+    }
   }
 
   // What is added, or has gaps, goes through memory of its own: its bits are those without.
@@ -254,23 +277,27 @@ class CudaConvolution final : public ConvolutionKernels {
 
   bool do_input_delta_through(const Window& window, const DenseOperand& delta,
                               MatrixView<const float> filters, const Activation& f,
-                              MatrixView<const float> x, MatrixView<float> dx,
-                              MatrixView<Bfloat16> bf16) override {
+                              const DenseOperand& x, const DenseResult& dx) override {
     const std::optional<SignedSlopes> slopes = SignedSlopes::of(f);
     if (!slopes) return false;
     if (!has_mirror(window, filters.rows)) {
-      gather_input_delta(window, delta.values, filters,
-                         {.dx = dx, .slopes = true, .f = *slopes, .x = x, .bf16 = bf16});
+      GivenDelta to{.dx = dx.values, .slopes = x.cols() > 0, .f = *slopes, .x = x.values};
+      to.x_bf16 = x.bf16;
+      to.bf16 = dx.bf16;
+      gather_input_delta(window, delta, filters, to);
       return true;
     }
     const Window mirror = mirror_of(window, filters.rows);
     if (!reads_windows(mirror, window.channels)) return false;
     const Index places = window.places(), channels = window.channels;
-    multiply(mirror, delta, mirrored(mirror, channels, filters),
-             {.result = by_places(dx, places, channels),
-              .f = *slopes,
-              .outputs = by_places(x, places, channels),
-              .bf16 = by_places(bf16, places, channels)});
+    WindowResult to{.result = by_places(dx.values, places, channels),
+                    .f = *slopes,
+                    .bf16 = by_places(dx.bf16, places, channels)};
+    if (x.cols() > 0 && to.is_bf16_alone())
+      to.bf16_outputs = by_places(x.bf16, places, channels);
+    else if (x.cols() > 0)
+      to.outputs = by_places(x.values, places, channels);
+    multiply(mirror, delta, mirrored(mirror, channels, filters), to);
     return true;
   }
 
@@ -280,7 +307,7 @@ class CudaConvolution final : public ConvolutionKernels {
     if (windows_of_all > 0 && rounds() && reads_windows(window, term.rows))
       return gradient_read(window, delta, x, scale, term);
     const MatrixView<float> sum{filters_.reserve(term.rows * depth), term.rows, depth, depth};
-    const MatrixView<const float> flat{delta.values.data, windows_of_all, term.rows, term.rows};
+    const DenseOperand flat = by_windows(delta, window.out_places(), term.rows);
     if (windows_of_all == 0)
       check(cudaMemsetAsync(sum.data, 0, std::size_t(sum.size()) * sizeof(float), stream_.stream),
             "cudaMemsetAsync");
@@ -289,7 +316,8 @@ class CudaConvolution final : public ConvolutionKernels {
                       first == 0 ? Existing::overwrite : Existing::add);
     });
     const Index used = window.taps() * window.channels;
-    turn_rows(window.channels, sum.columns(0, used), term, Existing::overwrite);
+    turn_rows(window.channels, MatrixView<const float>(sum.columns(0, used)), term,
+              Existing::overwrite);
   }
 
   void gradient_read(const Window& window, const DenseOperand& delta, const DenseOperand& x,
@@ -310,14 +338,16 @@ class CudaConvolution final : public ConvolutionKernels {
                         term});
   }
 
-  void turn_rows(Index outer, MatrixView<const float> from, MatrixView<float> to,
-                 Existing existing) {
+  template <typename T>
+  void turn_rows(Index outer, MatrixView<const T> from, MatrixView<float> to, Existing existing) {
     for_cells(stream_, "turn rows", to.rows, to.cols,
-              TurnRows{int(outer), int(from.cols / outer), from, to, existing == Existing::add});
+              TurnRows<T>{int(outer), int(from.cols / outer), from, to, existing == Existing::add});
   }
-  void do_to_file_order(Index channels, MatrixView<const float> from,
-                        MatrixView<float> to) override {
-    turn_rows(channels, from, to, Existing::overwrite);
+  void do_to_file_order(Index channels, const DenseOperand& from, MatrixView<float> to) override {
+    if (from.is_bf16_alone())
+      turn_rows(channels, from.bf16, to, Existing::overwrite);
+    else
+      turn_rows(channels, from.values, to, Existing::overwrite);
   }
   void do_to_channels_last(Index channels, MatrixView<const float> from, MatrixView<float> to,
                            Existing existing) override {

@@ -12,6 +12,12 @@ namespace norn::cuda {
 
 using window_pieces::kRun;
 
+__device__ inline float value_of(float x) {
+  return x;
+}
+__device__ inline float value_of(Bfloat16 x) {
+  return x.value();
+}
 __device__ inline void put(float& to, float value) {
   to = value;
 }
@@ -108,37 +114,29 @@ __global__ void __launch_bounds__(kWindowThreads)
   }
 }
 
-/// dx += what the windows of a piece give to n channels of a place; where window 0 of an example is
-/// among them, and nothing is kept, from 0 on. It is complete with an example's last window.
-/// Several channels of a place stand together.
+/// dx = what the windows of a piece, those of whole examples, give to n channels of a place, or
+/// dx += it. Several channels of a place stand together.
 template <int n>
 struct GatherWindows {
   WindowMap map;
-  MatrixView<const float> piece;  ///< of windows [first, first + rows) of all examples
-  Index first;
+  MatrixView<const float> piece;
   Index first_example;
   GivenDelta to;
   __device__ inline void operator()(Index row, int c) const {
-    const Index example = first_example + row, start = example * map.windows();
+    const Index example = first_example + row;
     const UnitPlace unit(map, n * c);
-    float* const sums = to.dx.row(example) + n * c;
     Pack<float, n> sum{};
-    if (to.adds || start < first) sum = load<n>(sums);
-    const int behind = int(start - first);  // of the piece's first window
+    if (to.adds) sum = load<n>(to.dx.row(example) + n * c);
     for_windows_of(map, unit, [&](int window, int x, int y, int z) {
-      const int r = behind + window;
-      if (r < 0 || r >= int(piece.rows)) return;
       const int kx = unit.at[0] - map.first(0, x), ky = unit.at[1] - map.first(1, y),
                 kz = unit.at[2] - map.first(2, z);
       const int tap = (kz * map.kernel[1] + ky) * map.kernel[0] + kx;
-      const Pack<float, n> given = load<n>(piece.row(r) + Index(tap) * map.channels + unit.channel);
+      const Pack<float, n> given = load<n>(piece.row(row * map.windows() + window) +
+                                           Index(tap) * map.channels + unit.channel);
 #pragma unroll
       for (int i = 0; i < n; ++i) sum.value[i] += given.value[i];
     });
-    if (behind + map.windows() <= int(piece.rows))
-      to.write<n>(example, n * c, sum);
-    else
-      store<n>(sums, sum);
+    to.write<n>(example, n * c, sum);
   }
 };
 
@@ -210,14 +208,15 @@ struct RoundWork {
 };
 
 /// to(r, j * inner + i) = from(r, i * outer + j), or += it.
+template <typename T>
 struct TurnRows {
   int outer;
   int inner;
-  MatrixView<const float> from;
+  MatrixView<const T> from;
   MatrixView<float> to;
   bool adds;
   __device__ inline void operator()(Index r, int c) const {
-    const float value = from(r, Index(c % inner) * outer + c / inner);
+    const float value = value_of(from(r, Index(c % inner) * outer + c / inner));
     to(r, c) = adds ? value + to(r, c) : value;
   }
 };

@@ -2,14 +2,15 @@
 // Products of windows on compute capability 9.0: tile_product.cuh multiplies, and the copying warp
 // brings tiles of windows. A tile of the forward product is 128 windows x 128 filters, one of the
 // gradient 128 filters x 128 columns of a slice of the windows. Sums run along taps and channels,
-// or along windows, in order; nothing is split that shapes do not split.
-#include "kernels/cuda/elements/elements.cuh"
+// or along windows, in order; nothing is split that shapes do not split. Of results in bfloat16
+// alone a tile has as many columns as filters fill best.
 #include "kernels/cuda/hopper/persistent.h"
 #include "kernels/cuda/hopper/tensor_map.h"
 #include "kernels/cuda/hopper/tile_product.cuh"
 #include "kernels/cuda/hopper/window_map.h"
 #include "kernels/cuda/windows/divisor.cuh"
 #include "kernels/cuda/windows/window_product.h"
+#include "kernels/cuda/windows/window_tile.cuh"
 #include "kernels/window_pieces.h"
 
 namespace norn::cuda {
@@ -19,7 +20,6 @@ using hopper::Major;
 
 constexpr int kBox = 64;  // windows or filters of a copy
 static_assert(kBox == window_pieces::kBox<Bfloat16>);
-constexpr int kStages = 6;       // of 32 KB
 constexpr int kClusterRows = 2;  // blocks that share filters
 
 int tiles_of(Index size, int tile) {
@@ -86,6 +86,7 @@ __device__ void load_windows(const CUtensorMap& map, std::uint32_t to, std::uint
 
 struct Work {
   TileOperands operands;
+  CUtensorMap outputs, result;  ///< of results in bf16 alone
   WindowStarts starts;
   TapBoxes taps;
   int windows;  ///< of all examples
@@ -96,19 +97,22 @@ struct Work {
   int filters;
 };
 
-template <class Pipeline>
+template <class Kind>
 struct Shared {
-  unsigned char stages[Pipeline::kStagesBytes];
-  typename Pipeline::Barriers barriers;
+  unsigned char stages[Kind::Pipeline::kStagesBytes];
+  unsigned char tiles[kConsumers * Kind::kTileBytes];
+  typename Kind::Pipeline::Barriers barriers;
+  std::uint64_t loaded[kConsumers];
 };
 
 /// The ring as the copying warp goes through it.
-template <class Pipeline>
+template <class Kind>
 struct Ring {
+  using Pipeline = typename Kind::Pipeline;
   std::uint32_t stages, full, empty;
   std::uint32_t stage = 0, parity = 1;
 
-  __device__ explicit Ring(Shared<Pipeline>& shared)
+  __device__ explicit Ring(Shared<Kind>& shared)
       : stages(hopper::shared_address(shared.stages)),
         full(hopper::shared_address(shared.barriers.full)),
         empty(hopper::shared_address(shared.barriers.empty)) {}
@@ -116,19 +120,41 @@ struct Ring {
   __device__ std::uint32_t barrier() const { return full + 8 * stage; }
   __device__ void wait() const { hopper::barrier_wait(empty + 8 * stage, parity); }
   __device__ void advance() {
-    if (++stage < kStages) return;
+    if (++stage < Kind::kStages) return;
     stage = 0;
     parity ^= 1;
   }
 };
 
+/// Results are floats, with a bf16 copy if there is one, of 128 columns.
 template <typename T>
-struct Forward {
+struct ToFloats {
+  using Element = T;
+  static constexpr int kWidth = kTile;
+  static constexpr bool kToFloats = true;
+  static constexpr int kTileBytes = 8;  // none is used
+  static constexpr int kStages = 6;
+};
+/// Results are bf16 alone, in tiles of so many columns.
+template <int kColumns>
+struct ToBf16 {
+  using Element = Bfloat16;
+  static constexpr int kWidth = kColumns;
+  static constexpr bool kToFloats = false;
+  static constexpr int kTileBytes = Bf16Tile<kWidth>::kBytes;
+  static constexpr int kStages = kWidth == kTile ? 5 : kWidth == 96 ? 6 : 7;
+};
+
+template <class Result>
+struct Forward : Result {
+  using T = typename Result::Element;
   static constexpr int kBlocks = kClusterRows;
-  using Pipeline = TilePipeline<Major::k, Major::k, kClusterRows, 1, kStages, T>;
+  using Pipeline =
+      TilePipeline<Major::k, Major::k, kClusterRows, 1, Result::kStages, T, 2, Result::kWidth>;
 
   /// 128 windows, and the half of the filters that this block brings to both of its cluster.
-  static __device__ void produce(const Work& work, const Pipeline& pipeline, Ring<Pipeline> ring) {
+  static __device__ void produce(const Work& work, const Pipeline& pipeline, Ring<Forward> ring) {
+    constexpr int kFilters = Result::kWidth / 2;
     const int half = int(hopper::cluster_rank());
     for (std::int64_t tile = pipeline.first(); tile < work.operands.order.count();
          tile += pipeline.stride()) {
@@ -141,8 +167,9 @@ struct Forward {
         if (hopper::elected()) {
           hopper::barrier_arrive_expecting(ring.barrier(), Pipeline::kStageBytes);
           load_windows<T>(work.operands.a, ring.place(), ring.barrier(), start, tap);
-          hopper::load_box_to(work.operands.b, ring.place() + (2 + half) * kPieceBytes,
-                              ring.barrier(), step * kTileDepthOf<T>, at.col + half * kBox, 3);
+          hopper::load_box_to(work.operands.b,
+                              ring.place() + Pipeline::kOperandBytes + half * kFilters * 128,
+                              ring.barrier(), step * kTileDepthOf<T>, at.col + half * kFilters, 3);
         }
         tap.advance(work.taps);
         ring.advance();
@@ -157,7 +184,7 @@ struct Forward {
 
 /// kCols blocks side by side are a cluster and share deltas.
 template <int kCols>
-struct Gradient {
+struct Gradient : ToFloats<Bfloat16> {
   static constexpr int kBlocks = kCols;
   using Pipeline = TilePipeline<Major::mn, Major::mn, 1, kCols, kStages>;
 
@@ -169,7 +196,7 @@ struct Gradient {
   }
   /// 64 windows: their deltas of 128 filters, and two boxes of channels. Behind the last window
   /// deltas are zero.
-  static __device__ void produce(const Work& work, const Pipeline& pipeline, Ring<Pipeline> ring) {
+  static __device__ void produce(const Work& work, const Pipeline& pipeline, Ring<Gradient> ring) {
     const int share = kCols == 1 ? 0 : int(hopper::cluster_rank());
     for (std::int64_t tile = pipeline.first(); tile < work.operands.order.count();
          tile += pipeline.stride()) {
@@ -209,75 +236,41 @@ struct Gradient {
   }
 };
 
-/// Two outputs that nobody writes here.
-__device__ float2 read_pair(const float* from, bool at_once) {
-  if (at_once) return __ldg(reinterpret_cast<const float2*>(from));
-  return make_float2(__ldg(from), __ldg(from + 1));
-}
-
-/// What becomes of two columns' sums.
-__device__ Pack<float, 2> finish(const Work& work, int row, int col, Pack<float, 2> value) {
-  const WindowResult& to = work.to;
-  const Index at = Index(row) * to.result.stride + col;
-  if (to.bias.data != nullptr) {
-    value.value[0] += to.bias.data[col];
-    value.value[1] += to.bias.data[col + 1];
-  }
-  if (to.existing == Existing::add) {
-    value.value[0] += to.result.data[at];
-    value.value[1] += to.result.data[at + 1];
-  }
-  if (to.outputs.data != nullptr) {
-    const float2 y = read_pair(to.outputs.data + at, work.in_pairs);
-    value.value[0] *= to.f.slope(y.x);
-    value.value[1] *= to.f.slope(y.y);
-  } else {
-    value.value[0] = to.f.value(value.value[0]);
-    value.value[1] = to.f.value(value.value[1]);
-  }
-  return value;
-}
-
-/// A thread writes two columns at a time, a quad of them 32 bytes.
-template <class Kind>
-__device__ void write(const Work& work, const TilePlace& at, const float (&sum)[2][64]) {
-  const WindowResult& to = work.to;
-  const int lane = int(threadIdx.x) % 32;
-  const int row = Kind::first_row(work, at) + int(threadIdx.x / 32) % 4 * 16 + lane / 4;
-  const int end = Kind::rows_end(work, at);
-  const int first = at.col + lane % 4 * 2;
-#pragma unroll
-  for (int half = 0; half < 2; ++half)
-#pragma unroll
-    for (int below = 0; below < 2; ++below) {
-      const int r = row + 64 * half + 8 * below;
-      if (r >= end) continue;
-#pragma unroll
-      for (int j = 0; j < kTile / 8; ++j) {
-        const int col = first + 8 * j;
-        if (col >= int(to.result.cols)) continue;
-        const Pack<float, 2> value =
-            finish(work, r, col, {sum[half][4 * j + 2 * below], sum[half][4 * j + 2 * below + 1]});
-        float* const pair = to.result.row(r) + col;
-        if (work.in_pairs)
-          store<2>(pair, value);
-        else
-          pair[0] = value.value[0], pair[1] = value.value[1];
-        if (to.bf16.data != nullptr) store_bf16<2, 1>(to.bf16.row(r) + col, value);
-      }
-    }
-}
-
-template <class Kind>
-__device__ void consume(const Work& work, typename Kind::Pipeline& pipeline, int consumer) {
+/// use(tile, its number on this block) of the consumer's own tiles.
+template <class Pipeline, class Use>
+__device__ void for_own_tiles(const Work& work, const Pipeline& pipeline, int consumer,
+                              const Use& use) {
   std::int64_t number = 0;
   for (std::int64_t tile = pipeline.first(); tile < work.operands.order.count();
-       tile += pipeline.stride(), ++number) {
-    if (number % kConsumers != consumer) continue;
-    float sum[2][64] = {};
-    pipeline.multiply(number, consumer, sum);
-    pipeline.finish(sum);
-    write<Kind>(work, pipeline.place(tile), sum);
+       tile += pipeline.stride(), ++number)
+    if (number % kConsumers == consumer) use(pipeline.place(tile), number);
+}
+
+template <class Kind>
+__device__ void consume(const Work& work, Shared<Kind>& shared, typename Kind::Pipeline& pipeline,
+                        int consumer) {
+  using Sums = float[2][Kind::Pipeline::kSums];
+  if constexpr (Kind::kToFloats) {
+    for_own_tiles(work, pipeline, consumer, [&](const TilePlace& at, std::int64_t number) {
+      Sums sum = {};
+      pipeline.multiply(number, consumer, sum);
+      pipeline.finish(sum);
+      write_floats(work.to, work.in_pairs, {Kind::first_row(work, at), at.col},
+                   Kind::rows_end(work, at), sum);
+    });
+  } else {
+    Bf16Tile<Kind::kWidth> out(hopper::shared_address(shared.tiles),
+                               hopper::shared_address(shared.loaded), consumer);
+    for_own_tiles(work, pipeline, consumer, [&](const TilePlace& at, std::int64_t number) {
+      Sums sum = {};
+      if (work.to.takes_slope()) out.load(work.outputs, at);
+      pipeline.multiply(number, consumer, sum);
+      pipeline.finish(sum);
+      work.to.takes_slope() ? out.wait_for_load() : out.wait_for_memory();
+      out.finish(work.to, at.col, sum);
+      out.store(work.result, at);
+    });
+    out.wait_for_memory();  // whose last tile is being read
   }
 }
 
@@ -287,20 +280,24 @@ __global__ void __cluster_dims__(Kind::kBlocks) __launch_bounds__(kTileThreads, 
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   using Pipeline = typename Kind::Pipeline;
   extern __shared__ __align__(kSwizzleAlignment) unsigned char bytes[];
-  auto& shared = *reinterpret_cast<Shared<Pipeline>*>(bytes);
+  auto& shared = *reinterpret_cast<Shared<Kind>*>(bytes);
   Pipeline pipeline(work.operands, shared.barriers, hopper::shared_address(shared.stages));
-  if (threadIdx.x == 0) pipeline.init();
+  if (threadIdx.x == 0) {
+    for (std::uint64_t& barrier : shared.loaded)
+      hopper::barrier_init(hopper::shared_address(&barrier), 1);
+    pipeline.init();
+  }
   __syncthreads();
   hopper::cluster_sync();
   const int group = warpgroup();
   if (group == 0) {
     hopper::give_registers<40>();
-    if (threadIdx.x / 32 == 0) Kind::produce(work, pipeline, Ring<Pipeline>(shared));
+    if (threadIdx.x / 32 == 0) Kind::produce(work, pipeline, Ring<Kind>(shared));
   } else {
     hopper::take_registers<232>();
     const int consumer = group - 1;
     if (consumer == 1) pipeline.let_first_begin();
-    consume<Kind>(work, pipeline, consumer);
+    consume<Kind>(work, shared, pipeline, consumer);
   }
   hopper::cluster_sync();  // others may still copy into this block or arrive at its barriers
 #endif
@@ -308,7 +305,7 @@ __global__ void __cluster_dims__(Kind::kBlocks) __launch_bounds__(kTileThreads, 
 
 template <class Kind>
 void launch(const Stream& stream, const Work& work) {
-  constexpr int kBytes = int(sizeof(Shared<typename Kind::Pipeline>));
+  constexpr int kBytes = int(sizeof(Shared<Kind>));
   static const int resident =
       resident_clusters(window_product_kernel<Kind>, kTileThreads, Kind::kBlocks, kBytes);
   const std::int64_t clusters = std::min<std::int64_t>(resident, work.operands.order.count());
@@ -326,26 +323,48 @@ bool device_reads_windows() {
 
 namespace {
 
-CUtensorMap map_filters(MatrixView<const Bfloat16> filters) {
-  return map_boxes(filters);
+CUtensorMap map_filters(MatrixView<const Bfloat16> filters, int rows) {
+  return map_boxes(filters, rows, kBox);
 }
-CUtensorMap map_filters(MatrixView<const float> filters) {
+CUtensorMap map_filters(MatrixView<const float> filters, int) {
   return map_operand_boxes(filters);
 }
 
-template <typename T>
-void multiply(const Stream& stream, const Window& window, MatrixView<const T> x,
-              MatrixView<const T> filters, const WindowResult& to) {
-  TileOperands operands;
-  operands.a = map_windows(window, x.data, x.rows, kTile);
-  operands.b = map_filters(filters);
-  operands.steps = int(filters.cols / kTileDepthOf<T>);
-  operands.order.inner = operands.order.group = tiles_of(filters.rows, kTile);
-  operands.order.outer = tiles_of(to.result.rows, kTile * kClusterRows);
-  const bool in_pairs =
-      is_packable<2>(to.result) && is_packable<2>(to.outputs) && is_packable<2>(to.bf16);
-  launch<Forward<T>>(stream, {operands, WindowStarts(window), TapBoxes(window, kTileDepthOf<T>),
-                              int(to.result.rows), to, in_pairs, 1, 0});
+template <class Result>
+void multiply(const Stream& stream, const Window& window,
+              MatrixView<const typename Result::Element> x,
+              MatrixView<const typename Result::Element> filters, const WindowResult& to) {
+  using T = typename Result::Element;
+  Work work{.starts = WindowStarts(window),
+            .taps = TapBoxes(window, kTileDepthOf<T>),
+            .windows = int(x.rows * window.out_places()),
+            .to = to};
+  work.operands.a = map_windows(window, x.data, x.rows, kTile);
+  work.operands.b = map_filters(filters, Result::kWidth / 2);
+  work.operands.steps = tiles_of(filters.cols, kTileDepthOf<T>);
+  work.operands.order.inner = work.operands.order.group = tiles_of(filters.rows, Result::kWidth);
+  work.operands.order.outer = tiles_of(work.windows, kTile * kClusterRows);
+  if constexpr (Result::kToFloats) {
+    work.in_pairs =
+        is_packable<2>(to.result) && is_packable<2>(to.outputs) && is_packable<2>(to.bf16);
+  } else {
+    constexpr int kCols = Bf16Tile<Result::kWidth>::kBoxCols;
+    work.result = map_boxes(to.bf16, kBox, kCols);
+    if (to.takes_slope()) work.outputs = map_boxes(to.bf16_outputs, kBox, kCols);
+  }
+  launch<Forward<Result>>(stream, work);
+}
+
+/// Results in bf16 alone: the widest tiles that leave the least empty.
+void multiply_to_bf16(const Stream& stream, const Window& window, MatrixView<const Bfloat16> x,
+                      MatrixView<const Bfloat16> filters, const WindowResult& to) {
+  const auto columns = [&](int width) { return tiles_of(filters.rows, width) * width; };
+  if (columns(64) < std::min(columns(96), columns(kTile)))
+    multiply<ToBf16<64>>(stream, window, x, filters, to);
+  else if (columns(96) < columns(kTile))
+    multiply<ToBf16<96>>(stream, window, x, filters, to);
+  else
+    multiply<ToBf16<kTile>>(stream, window, x, filters, to);
 }
 
 }  // namespace
@@ -358,33 +377,40 @@ WindowResult WindowResult::of_examples(Range examples, Index windows) const {
   WindowResult of = *this;
   of.result = part(result);
   of.outputs = part(outputs);
+  of.bf16_outputs = part(bf16_outputs);
   of.bf16 = part(bf16);
   return of;
 }
 
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const Bfloat16> x,
                       MatrixView<const Bfloat16> filters, const WindowResult& result) {
-  multiply(stream, window, x, filters, result);
+  if (result.is_bf16_alone())
+    multiply_to_bf16(stream, window, x, filters, result);
+  else
+    multiply<ToFloats<Bfloat16>>(stream, window, x, filters, result);
 }
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const float> x,
                       MatrixView<const float> filters, const WindowResult& result) {
-  multiply(stream, window, x, filters, result);
+  multiply<ToFloats<float>>(stream, window, x, filters, result);
 }
 
 void multiply_window_slices(const Stream& stream, const Window& window,
                             MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x,
                             Index slices, MatrixView<float> parts) {
-  TileOperands operands;
-  operands.a = map_boxes(delta);
-  operands.b = map_windows(window, x.data, x.rows, kBox);
-  operands.steps = tiles_of(tiles_of(delta.rows, kBox), int(slices));
-  const int row_tiles = tiles_of(delta.cols, kTile);
-  operands.order.outer = row_tiles * int(slices);
+  Work work{.starts = WindowStarts(window),
+            .taps = TapBoxes(window, kBox),
+            .windows = int(delta.rows),
+            .to = {.result = parts},
+            .in_pairs = true,
+            .row_tiles = tiles_of(delta.cols, kTile),
+            .filters = int(delta.cols)};
+  work.operands.a = map_boxes(delta);
+  work.operands.b = map_windows(window, x.data, x.rows, kBox);
+  work.operands.steps = tiles_of(tiles_of(delta.rows, kBox), int(slices));
+  work.operands.order.outer = work.row_tiles * int(slices);
   const auto launch_tiles = [&](auto cols) {
-    operands.order.inner = operands.order.group = tiles_of(parts.cols, kTile * cols());
-    launch<Gradient<cols()>>(
-        stream, {operands, WindowStarts(window), TapBoxes(window, kBox), int(delta.rows),
-                 WindowResult{.result = parts}, true, row_tiles, int(delta.cols)});
+    work.operands.order.inner = work.operands.order.group = tiles_of(parts.cols, kTile * cols());
+    launch<Gradient<cols()>>(stream, work);
   };
   // Two tiles share deltas where a last one that stands alone is one of many.
   constexpr int kMany = 9;

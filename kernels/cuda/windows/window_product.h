@@ -16,14 +16,21 @@ namespace norn::cuda {
 bool device_reads_windows();
 
 /// What becomes of the sums of a product of windows: result = f(sums + bias), or their product with
-/// f's slope at `outputs`, and its bf16 copy.
+/// f's slope at outputs. It goes to floats, with a bf16 copy if there is one, or to bf16 alone.
+/// Then outputs are read in bf16.
 struct WindowResult {
-  MatrixView<float> result;                 ///< [E*windows x K]
+  MatrixView<float> result;                 ///< [E*windows x K]; without memory: bf16 alone
   Existing existing = Existing::overwrite;  ///< add: result += sums, and nothing else
   VectorView<const float> bias{};           ///< [K] or empty
   SignedSlopes f{};
-  MatrixView<const float> outputs{};  ///< [E*windows x K] or empty
-  MatrixView<Bfloat16> bf16{};        ///< [E*windows x K] or empty
+  MatrixView<const float> outputs{};          ///< [E*windows x K] or empty
+  MatrixView<const Bfloat16> bf16_outputs{};  ///< the same
+  MatrixView<Bfloat16> bf16{};                ///< [E*windows x K] or empty
+
+  NORN_HD bool takes_slope() const {
+    return outputs.data != nullptr || bf16_outputs.data != nullptr;
+  }
+  bool is_bf16_alone() const { return result.data == nullptr && bf16.data != nullptr; }
 
   /// Of these examples alone, which have so many windows each.
   WindowResult of_examples(Range examples, Index windows) const;
@@ -31,7 +38,7 @@ struct WindowResult {
 
 /// The sums are windows * filters^T. Every row is a sum of its own, in the order of the taps.
 ///   x [E x places*C], channels last,  filters [K x taps * padded channels]
-/// No matrix has gaps.
+/// No matrix has gaps. Of floats, results are floats.
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const Bfloat16> x,
                       MatrixView<const Bfloat16> filters, const WindowResult& result);
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const float> x,

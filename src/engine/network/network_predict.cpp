@@ -69,8 +69,7 @@ MatrixView<const float> Network::rows_of_all(UnitLayer& layer, Index examples) {
   const MatrixView<float> all{host.data(), examples, units, units};
   const Compute& compute = context().compute;
   Matrix<float> mine(own.count(), units, compute.memory);
-  compute.kernels.convolution->to_file_order(
-      channels, layer.examples_of(layer.activations, own.count()), mine.view());
+  compute.kernels.convolution->to_file_order(channels, layer.rows(own.count()), mine.view());
   context().collectives->wait_for_all(*compute.kernels.queue);
   if (!mine.empty())
     compute.memory.read(mine.view().data, all.row(own.begin), std::size_t(mine.bytes()));

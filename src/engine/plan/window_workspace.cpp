@@ -83,7 +83,8 @@ class Needs {
   }
   // Windows that are written out, and the operands of that.
   void add_delta(const Window& window, Index filters) {
-    const Index rows = rows_of(window, facts_.example_capacity());
+    const Index rows = std::min(facts_.example_capacity(), examples_gathered(window, rounds_)) *
+                       window.out_places();
     raise(piece_, rows * depth_of(window));
     raise(rounds_ ? rounded_filters_ : filters_, filters * depth_of(window));
     if (rounds_) raise(operands_, rows * filters);

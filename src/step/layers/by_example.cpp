@@ -15,11 +15,11 @@ namespace {
 
 // Sums over the rows of all ranks: of a and, where there is a b, of a * b.
 VectorView<const FixedSum> sum_columns(State& state, ExampleRoom& room, const OwnRows& own,
-                                       const char* stage, MatrixView<const float> a,
+                                       const char* stage, const DenseOperand& a,
                                        MatrixView<const float> b = {}) {
   std::vector<Range> runs;
   for (const Range& run : own.runs) runs.push_back({run.begin * own.places, run.end * own.places});
-  const VectorView<FixedSum> sums{room.sums.data(), a.cols + b.cols};
+  const VectorView<FixedSum> sums{room.sums.data(), a.cols() + b.cols};
   state.kernels().run_sums->sum_columns(a, b, runs, room.run_sums.view(), sums);
   if (!state.is_alone()) state.stage(stage);
   state.collectives().all_reduce_sum(
@@ -155,8 +155,7 @@ void GatherRows::run(State& state) const {
   const Range own = state.facts.own_examples(state.examples());
   const MatrixView<float> all = unit.gathered.first_rows(state.examples());
   state.stage("gather rows");
-  state.kernels().convolution->to_file_order(state.facts.channels(layer),
-                                             unit.examples_of(unit.activations, own.count()),
+  state.kernels().convolution->to_file_order(state.facts.channels(layer), unit.rows(own.count()),
                                              all.row_range(own.begin, own.count()));
   state.collectives().all_gather_rows(all, state.facts.example_shares(state.examples()));
 }
@@ -165,7 +164,6 @@ void ExampleDelta::run(State& state) const {
   UnitLayer& unit = *state.units[layer];
   Compute& compute = state.compute();
   const OwnRows own = own_rows(state.facts, layer, state.examples());
-  const MatrixView<float> d = unit.delta(own.rows());
   state.stage("hidden delta");
   if (state.facts.sums_delta(layer)) {
     const bool aside = state.facts.takes_delta_aside(layer);
@@ -178,7 +176,8 @@ void ExampleDelta::run(State& state) const {
           state.facts.channels(layer), taken, all,
           state.facts.feeds_by_example(layer) ? Existing::add : Existing::overwrite);
   }
-  if (unit.take_final_delta()) return;
+  if (unit.take_final_delta() || state.facts.delta_in_bf16(layer)) return;
+  const MatrixView<float> d = unit.delta(own.rows());
   if (!d.empty() && rules_of(unit.descriptor().type).has_activation)
     unit.undo_activation(compute, own.rows(), state.now.position);
   if (!unit.descriptor().batch_normalization) return;
@@ -193,13 +192,14 @@ namespace {
 bool send_through(State& state, int edge, const DenseOperand& delta, const DenseOperand& w,
                   const OwnRows& own) {
   const int source = state.facts.edge(edge).source;
-  if (!state.facts.gets_whole_delta(source) || own.count() == 0) return false;
+  const bool in_bf16 = state.facts.delta_in_bf16(source);
+  if (!in_bf16 && !state.facts.gets_whole_delta(source)) return false;
+  if (own.count() == 0) return in_bf16;
   state.stage("input delta");
   UnitLayer& unit = *state.units[source];
   const UnitLayer::DeltaThrough to = unit.delta_through(own.count());
   return unit.set_final_delta(state.kernels().convolution->input_delta_through(
-      state.facts.window(edge), delta, w.values, to.f, rows_of(state, source, own.examples).values,
-      to.delta, to.bf16));
+      state.facts.window(edge), delta, w.values, to.f, to.x, to.delta));
 }
 
 }  // namespace
@@ -213,12 +213,12 @@ void SendByExample::run(State& state) const {
     const int edge = state.edge_of(layer, c);
     if (!sends_delta(state.facts, edge)) continue;
     const DenseOperand w = unit.connections[c].operand(unit.mine());
-    if (send_through(state, edge, unit.delta_rows_operand(own.count()), w, own)) continue;
+    if (send_through(state, edge, unit.delta_rows(own.count()), w, own)) continue;
     const MatrixView<float> dx = place_to_send(state, edge, own.examples);
     state.stage("input delta");
     if (state.facts.is_convolution(layer) && !d.empty())
       state.kernels().convolution->input_delta(state.facts.window(edge),
-                                               unit.delta_rows_operand(own.count()), w.values, dx,
+                                               unit.delta_rows(own.count()), w.values, dx,
                                                Existing::overwrite);
     else if (!state.facts.is_convolution(layer))
       compute.executor.for_each(Index(own.runs.size()), [&](Index run, int) {
@@ -285,7 +285,7 @@ void update_weights(State& state, int layer, std::size_t c, const OwnRows& own) 
   const DenseOperand x = rows_of(state, unit.source_layers[c], own.examples);
   Weights& weights = unit.connections[c].weights();
   const Index sources = weights.shape().sources;
-  const DenseOperand d = unit.delta_rows_operand(own.count());
+  const DenseOperand d = unit.delta_rows(own.count());
   std::optional<Window> window;
   if (state.facts.is_convolution(layer)) window = state.facts.window(state.edge_of(layer, c));
   state.stage("weight update");
@@ -324,6 +324,18 @@ void update_vector(State& state, int layer, UnitParameters& vector,
 
 }  // namespace
 
+namespace {
+
+// One row a place.
+DenseOperand by_places(const DenseOperand& rows, const OwnRows& own) {
+  const Index units = rows.cols() / own.places;
+  DenseOperand all(MatrixView<const float>{rows.values.data, own.rows(), units, units});
+  if (rows.bf16.data != nullptr) all.bf16 = {rows.bf16.data, own.rows(), units, units};
+  return all;
+}
+
+}  // namespace
+
 void UpdateByOwners::run(State& state) const {
   UnitLayer& unit = *state.units[layer];
   ExampleRoom& room = state.room<ExampleRoom>(layer);
@@ -335,7 +347,7 @@ void UpdateByOwners::run(State& state) const {
     update_vector(state, layer, unit.norm_bias, unit.gradient2.view());
   }
   const VectorView<const FixedSum> sums =
-      sum_columns(state, room, own, kSumBiases, unit.delta(own.rows()));
+      sum_columns(state, room, own, kSumBiases, by_places(unit.delta_rows(own.count()), own));
   state.stage("bias update");
   state.kernels().run_sums->to_float(sums, double(state.gradient_scale()), unit.gradient.view());
   update_vector(state, layer, unit.bias, unit.gradient.view());

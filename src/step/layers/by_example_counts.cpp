@@ -54,7 +54,7 @@ void ExampleForward::tensors(TensorUses& uses) const {
 void ExampleForward::work(const StepFacts& facts, WorkList& list) const {
   for (int edge : facts.matrices(layer)) count_product(facts, list, "hidden forward", edge);
   const LayerDescriptor& descriptor = facts.layer(layer);
-  if (!facts.activates_in_product(layer))
+  if (!facts.activates_in_product(layer) && !facts.rows_in_bf16(layer))
     list.pass("activation",
               own_rows_of(facts, layer) * kFloat * (descriptor.batch_normalization ? 7.0 : 2.0));
 }
@@ -66,7 +66,7 @@ void ExampleForward::traffic(const StepFacts& facts, TrafficList& list) const {
 
 void GatherRows::tensors(TensorUses& uses) const {
   UnitLayer& unit = *uses.tensors.units[layer];
-  uses.reads(unit.activations);
+  uses.reads(unit.activations, unit.bf16_rows);
   uses.writes(unit.gathered);
 }
 
@@ -85,7 +85,8 @@ void ExampleDelta::tensors(TensorUses& uses) const {
   if (uses.facts.sums_delta(layer)) uses.adds_to_delta(layer);
   uses.writes(unit.unit_deltas);
   if (uses.facts.feeds_by_example(layer)) uses.reads(unit.deltas);
-  if (uses.facts.gets_whole_delta(layer)) uses.reads(unit.bf16_deltas);
+  if (uses.facts.gets_whole_delta(layer) || uses.facts.delta_in_bf16(layer))
+    uses.reads(unit.bf16_deltas);
   uses.writes(unit.deltas, unit.bf16_deltas);
   if (!uses.facts.layer(layer).batch_normalization) return;
   ExampleRoom& room = uses.tensors.room<ExampleRoom>(layer);
@@ -94,7 +95,7 @@ void ExampleDelta::tensors(TensorUses& uses) const {
 }
 
 void ExampleDelta::work(const StepFacts& facts, WorkList& list) const {
-  if (facts.slopes_in_product(layer)) return;
+  if (facts.slopes_in_product(layer) || facts.delta_in_bf16(layer)) return;
   const double each = kWord + kFloat * (facts.layer(layer).batch_normalization ? 9.0 : 3.0);
   list.pass("hidden delta", own_rows_of(facts, layer) * each);
 }
@@ -116,8 +117,8 @@ void SendByExample::tensors(TensorUses& uses) const {
       return uses.facts.edge(other).source == source && uses.facts.sends_first(other);
     });
     UnitLayer& unit = *uses.tensors.units[source];
-    if (uses.facts.gets_whole_delta(source)) {
-      uses.reads(unit.activations);
+    if (uses.facts.gets_whole_delta(source) || uses.facts.delta_in_bf16(source)) {
+      uses.reads(unit.activations, unit.bf16_rows);
       uses.writes(unit.bf16_deltas);
     }
     if (!uses.facts.by_example(source))
@@ -162,7 +163,8 @@ void UpdateByOwners::work(const StepFacts& facts, WorkList& list) const {
     const double update = facts.is_shared(edge) ? 3.0 * kFloat : list.update_bytes(edge);
     list.pass("weight update", weights * (update + kFloat * double(ExamplePartition::kRuns)));
   }
-  list.pass("bias update", own_rows_of(facts, layer) * kFloat);
+  list.pass("bias update",
+            own_rows_of(facts, layer) * (facts.delta_in_bf16(layer) ? kBf16 : kFloat));
 }
 
 void UpdateByOwners::traffic(const StepFacts& facts, TrafficList& list) const {

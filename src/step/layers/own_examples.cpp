@@ -18,7 +18,7 @@ OwnRows own_rows(const StepFacts& facts, int layer, Index examples) {
 
 DenseOperand rows_of(State& state, int source, Range own) {
   if (state.units[source] && state.facts.by_example(source))
-    return state.units[source]->rows_operand(own.count());
+    return state.units[source]->rows(own.count());
   const LayerOutput all = state.output_of(source);
   return all.dense.row_range(own.begin - all.first, own.count());
 }

@@ -42,10 +42,9 @@ class Part {
   }
 
   void forward() {
-    const MatrixView<float> y =
-        by_example() ? unit_.examples_of(unit_.activations, rows()) : unit_.own(rows());
+    const DenseResult y = by_example() ? unit_.rows(rows()) : DenseResult(unit_.own(rows()));
     if (y.empty()) return;
-    compares(state_.facts, layer_) ? compare(y) : kernels().forward(pooling(), sources_, y);
+    compares(state_.facts, layer_) ? compare(y.values) : kernels().forward(pooling(), sources_, y);
     if (!by_example())  // copies that a device's products read
       unit_.finish_forward(state_.compute(), rows(), state_.now.pass, state_.now.position);
   }
@@ -54,14 +53,14 @@ class Part {
     const int edge = state_.facts.sources(layer_)[number];
     const int source = state_.facts.edge(edge).source;
     if (by_example()) {
-      if (state_.facts.gets_whole_delta(source) && backward_through(number)) return;
+      if (backward_through(number, source)) return;
       const MatrixView<float> dx = place_to_send(state_, edge, own_.examples);
       if (!dx.empty()) backward_rows(number, dx);
       return send(state_, edge, own_.examples);
     }
     if (units_.count() == 0) return;
     float* const place = state_.workspace[0].dx.view().data;
-    const Index width = sources_[number].x.cols;
+    const Index width = sources_[number].x.cols();
     const MatrixView<float> dx{place, rows(), width, width};
     DeltaSum& sum = state_.units[source]->delta_sum;
     if (!compares(state_.facts, layer_)) {
@@ -91,8 +90,7 @@ class Part {
 
   PoolingSource source_of(int edge) const {
     const int source = state_.facts.edge(edge).source;
-    if (by_example())
-      return {state_.facts.window(edge), rows_of(state_, source, own_.examples).values};
+    if (by_example()) return {state_.facts.window(edge), rows_of(state_, source, own_.examples)};
     MatrixView<const float> x = state_.output_of(source).dense.values;
     if (!compares(state_.facts, layer_)) x = x.columns(units_.begin, units_.count());
     Window all;
@@ -133,8 +131,8 @@ class Part {
   }
 
   // d cost / d activation, which the layer gives as they are.
-  MatrixView<float> delta() const {
-    return by_example() ? unit_.examples_of(unit_.deltas, rows()) : unit_.delta(rows());
+  DenseOperand delta() const {
+    return by_example() ? DenseOperand(unit_.delta_rows(rows())) : unit_.delta(rows());
   }
   void compare_backward(std::size_t number, Index pair, MatrixView<float> dx,
                         Existing existing) const {
@@ -142,16 +140,21 @@ class Part {
     const PoolingSource& first = sources_[0];
     const bool of_first = number == 0;
     kernels().compare_backward(similarity(), of_first ? sums : sums.swapped(),
-                               delta().columns(pair, 1), of_first ? first : second(pair),
+                               delta().values.columns(pair, 1), of_first ? first : second(pair),
                                of_first ? second(pair) : first, dx, existing);
   }
   // To the source's delta behind its activation function, where nothing else stands in between.
-  bool backward_through(std::size_t number) const {
-    UnitLayer& source =
-        *state_.units[state_.facts.edge(state_.facts.sources(layer_)[number]).source];
+  bool backward_through(std::size_t number, int of) const {
+    const bool in_bf16 = state_.facts.delta_in_bf16(of);
+    if (!in_bf16 && !state_.facts.gets_whole_delta(of)) return false;
+    if (own_.count() == 0) return in_bf16;
+    UnitLayer& source = *state_.units[of];
     const UnitLayer::DeltaThrough to = source.delta_through(own_.count());
-    return own_.count() > 0 && source.set_final_delta(kernels().backward_through(
-                                   pooling(), sources_, number, delta(), to.f, to.delta, to.bf16));
+    if (to.has_slope)
+      return source.set_final_delta(
+          kernels().backward_through(pooling(), sources_, number, delta(), to.f, to.delta));
+    kernels().backward(pooling(), sources_, number, delta(), to.delta, Existing::overwrite);
+    return source.set_final_delta(true);
   }
   void backward_rows(std::size_t number, MatrixView<float> dx) const {
     if (!compares(state_.facts, layer_))
@@ -174,7 +177,7 @@ void list_sources(TensorUses& uses, int layer) {
   for (int edge : uses.facts.sources(layer)) {
     const int source = uses.facts.edge(edge).source;
     if (uses.facts.by_example(layer) && uses.facts.by_example(source) && uses.tensors.units[source])
-      uses.reads(uses.tensors.units[source]->activations);
+      uses.reads(uses.tensors.units[source]->activations, uses.tensors.units[source]->bf16_rows);
     else
       uses.reads_activations(source);
   }
@@ -217,7 +220,7 @@ void PoolForward::run(State& state) const {
 void PoolForward::tensors(TensorUses& uses) const {
   UnitLayer& unit = *uses.tensors.units[layer];
   list_sources(uses, layer);
-  uses.writes(unit.activations, unit.bf16_activations, unit.transposed_activations,
+  uses.writes(unit.activations, unit.bf16_rows, unit.bf16_activations, unit.transposed_activations,
               uses.tensors.room<PoolingRoom>(layer).pair_sums);
 }
 
@@ -236,12 +239,15 @@ void PoolBackward::run(State& state) const {
 
 void PoolBackward::tensors(TensorUses& uses) const {
   list_sources(uses, layer);
-  uses.reads(uses.tensors.units[layer]->deltas, uses.tensors.room<PoolingRoom>(layer).pair_sums);
+  UnitLayer& unit = *uses.tensors.units[layer];
+  uses.reads(unit.deltas, uses.tensors.room<PoolingRoom>(layer).pair_sums);
+  if (uses.facts.delta_in_bf16(layer)) uses.reads(unit.bf16_deltas);
   uses.writes(uses.tensors.workspace[0].dx);
   for (int edge : uses.facts.sources(layer)) {
     if (!sends_delta(uses.facts, edge)) continue;
     const int source = uses.facts.edge(edge).source;
-    if (uses.facts.gets_whole_delta(source)) uses.writes(uses.tensors.units[source]->bf16_deltas);
+    if (uses.facts.gets_whole_delta(source) || uses.facts.delta_in_bf16(source))
+      uses.writes(uses.tensors.units[source]->bf16_deltas);
     if (!uses.facts.by_example(layer) || !uses.facts.by_example(source))
       uses.adds_to_delta(source);
     else if (uses.facts.sends_first(edge))

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Products of windows by themselves, of layers of VGG-16, AlexNet and the strawman: the sums alone,
+// what becomes of them, and gradients. Images rotate, so that they come from memory.
+#include "kernels/cuda/device/memory.h"
+#include "kernels/cuda/windows/window_product.h"
+#include "kernels/window_pieces.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+namespace {
+
+using namespace norn;
+
+struct Layer {
+  const char* name;
+  Index examples, side, channels, filters, kernel, stride = 1;
+
+  Window window() const {
+    Window w;
+    for (std::size_t a = 0; a < 2; ++a) {
+      w.in[a] = side;
+      w.kernel[a] = kernel;
+      w.stride[a] = stride;
+      w.padding[a] = kernel / 2;
+      w.out[a] = (side + 2 * w.padding[a] - kernel) / stride + 1;
+    }
+    w.channels = channels;
+    w.order = UnitOrder::channels_last;
+    return w;
+  }
+};
+constexpr Layer kLayers[] = {
+    {"vgg 1.2", 256, 224, 64, 64, 3},     {"vgg 2.1", 256, 112, 64, 128, 3},
+    {"vgg 2.2", 256, 112, 128, 128, 3},   {"vgg 3.2", 256, 56, 256, 256, 3},
+    {"vgg 4.2", 256, 28, 512, 512, 3},    {"vgg 5.1", 256, 14, 512, 512, 3},
+    {"alexnet 2", 1024, 27, 96, 256, 5},  {"alexnet 4", 1024, 13, 384, 384, 3},
+    {"strawman 2", 1024, 32, 96, 96, 3},  {"strawman 3", 1024, 32, 96, 96, 3, 2},
+    {"strawman 5", 1024, 16, 192, 192, 3}};
+
+__global__ void fill(float* values, Bfloat16* bf16, Index size) {
+  const Index step = Index(gridDim.x) * blockDim.x;
+  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
+    std::uint64_t x = (std::uint64_t(i) + std::uint64_t(size)) * 0x9E3779B97F4A7C15ull;
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
+    const float value = (float(int(x >> 40 & 0xFFFF)) - 32768.0f) / 32768.0f;
+    if (values != nullptr) values[i] = value;
+    if (bf16 != nullptr) bf16[i] = Bfloat16::rounded(value);
+  }
+}
+
+template <typename T>
+struct Matrix {
+  Matrix(Index all_rows, Index all_cols, Memory& memory)
+      : rows(all_rows), cols(all_cols), values(rows * cols, memory) {
+    if constexpr (std::is_same_v<T, float>)
+      fill<<<2048, 256>>>(values.data(), nullptr, values.size());
+    else
+      fill<<<2048, 256>>>(nullptr, values.data(), values.size());
+    cuda::check_launch("fill");
+  }
+  MatrixView<T> view() { return {values.data(), rows, cols, cols}; }
+  Index rows, cols;
+  Buffer<T> values;
+};
+
+/// Median seconds of work().
+template <class Work>
+double seconds(const Work& work) {
+  constexpr int kRuns = 7;
+  cudaEvent_t begin, end;
+  cuda::check(cudaEventCreate(&begin), "cudaEventCreate");
+  cuda::check(cudaEventCreate(&end), "cudaEventCreate");
+  std::vector<float> times;
+  for (int run = -2; run < kRuns; ++run) {
+    cuda::check(cudaEventRecord(begin), "cudaEventRecord");
+    work();
+    cuda::check(cudaEventRecord(end), "cudaEventRecord");
+    cuda::check(cudaEventSynchronize(end), "cudaEventSynchronize");
+    float milliseconds = 0;
+    cuda::check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
+    if (run >= 0) times.push_back(milliseconds);
+  }
+  cudaEventDestroy(begin);
+  cudaEventDestroy(end);
+  std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
+  return double(times[kRuns / 2]) * 1e-3;
+}
+
+void time_layer(const cuda::Stream& stream, Memory& memory, const Layer& layer) {
+  const Window window = layer.window();
+  const Index depth = window.taps() * window_pieces::padded_channels<Bfloat16>(window);
+  const Index windows = layer.examples * window.out_places();
+  const double flops = 2.0 * double(windows * layer.filters * window.taps() * layer.channels);
+  Matrix<Bfloat16> x(layer.examples, window.places() * layer.channels, memory);
+  Matrix<Bfloat16> filters(layer.filters, depth, memory);
+  Matrix<float> y(windows, layer.filters, memory), outputs(windows, layer.filters, memory);
+  Matrix<Bfloat16> bf16(windows, layer.filters, memory);
+  Matrix<float> bias(1, layer.filters, memory);
+  const auto report = [&](const char* what, double time) {
+    std::printf("%-10s %-28s %8.1f us %5.0f TFLOP/s\n", layer.name, what, time * 1e6,
+                flops / time * 1e-12);
+    std::fflush(stdout);
+  };
+  const auto product = [&](const char* what, const cuda::WindowResult& to) {
+    report(what,
+           seconds([&] { cuda::multiply_windows(stream, window, x.view(), filters.view(), to); }));
+  };
+  const cuda::SignedSlopes relu{0.0f, true};
+  product("sums alone", {.result = {y.view().data, windows, 0, layer.filters}});
+  product("floats", {.result = y.view()});
+  product("bias, Relu, bf16 beside", {.result = y.view(),
+                                      .bias = {bias.view().data, layer.filters},
+                                      .f = relu,
+                                      .bf16 = bf16.view()});
+  product("slope, bf16 beside",
+          {.result = y.view(), .f = relu, .outputs = outputs.view(), .bf16 = bf16.view()});
+  const Index slices = window_pieces::gradient_slices(window, layer.filters, layer.examples);
+  Matrix<float> parts(slices * layer.filters, depth, memory);
+  report("gradient", seconds([&] {
+           cuda::multiply_window_slices(stream, window, bf16.view(), x.view(), slices,
+                                        parts.view());
+         }));
+  const Index run = layer.examples / 8;
+  const Index run_slices = window_pieces::gradient_slices(window, layer.filters, run);
+  report("gradient in 8 runs", seconds([&] {
+           for (Index e = 0; e < layer.examples; e += run)
+             cuda::multiply_window_slices(
+                 stream, window,
+                 bf16.view().row_range(e * window.out_places(), run * window.out_places()),
+                 x.view().row_range(e, run), run_slices, parts.view());
+         }));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string only = argc > 1 ? argv[1] : "";
+  int multiprocessors = 0;
+  cuda::check(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0),
+              "cudaDeviceGetAttribute");
+  cuda::DeviceMemory memory(nullptr, true);
+  const cuda::Stream stream{nullptr, memory, Precision::bf16, multiprocessors};
+  for (const Layer& layer : kLayers)
+    if (std::string(layer.name).starts_with(only)) time_layer(stream, memory, layer);
+}
