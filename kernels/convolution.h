@@ -4,6 +4,9 @@
 #include "kernels/activation.h"
 #include "kernels/dense.h"
 #include "kernels/window.h"
+#include "src/tensor/block_partition.h"
+
+#include <span>
 
 /// Products over windows: what a convolution computes, and the two orders of an example's units.
 namespace norn {
@@ -62,6 +65,12 @@ class ConvolutionKernels {
   void gradient(const Window& window, const DenseOperand& delta, const DenseOperand& x, float scale,
                 MatrixView<float> term);
 
+  /// The same of several runs of the examples, a row of terms each, bit by bit. Says whether this
+  /// device makes them in one pass; else nothing has been done.
+  ///   runs: of rows of delta and x,  terms [at least runs x at least K*C*taps]
+  bool gradients(const Window& window, const DenseOperand& delta, const DenseOperand& x,
+                 std::span<const Range> runs, float scale, Index filters, MatrixView<float> terms);
+
   /// to(e, c*P + p) = from(e, p*C + c): units that stand channels last in the order of files. From
   /// bf16 where there are no floats.
   ///   from, to [E x P*C]
@@ -89,6 +98,10 @@ class ConvolutionKernels {
   }
   virtual void do_gradient(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                            float scale, MatrixView<float> term) = 0;
+  virtual bool do_gradients(const Window&, const DenseOperand&, const DenseOperand&,
+                            std::span<const Range>, float, Index, MatrixView<float>) {
+    return false;
+  }
   virtual void do_to_file_order(Index channels, const DenseOperand& from, MatrixView<float> to) = 0;
   virtual void do_to_channels_last(Index channels, MatrixView<const float> from,
                                    MatrixView<float> to, Existing existing) = 0;

@@ -29,9 +29,31 @@ inline Index quotient_up(Index value, Index by) {
 inline Index depth_of(const Window& window) {
   return round_up(window.taps() * window.channels, kRun);
 }
+/// Images of three or four channels, one behind the other, are turned and written out in words of
+/// four bfloat16 a place.
+inline bool writes_places(const Window& window, bool rounds) {
+  return rounds && window.order == UnitOrder::file && window.places() > 1 &&
+         (window.channels == 3 || window.channels == 4);
+}
+/// Columns of a tap of windows that are written out, and of all.
+inline Index written_channels(const Window& window, bool rounds) {
+  return writes_places(window, rounds) ? 4 : window.channels;
+}
+inline Index written_depth(const Window& window, bool rounds) {
+  return round_up(window.taps() * written_channels(window, rounds), kRun);
+}
+/// Windows that are written out, as images of one place each.
+inline Window places_of(Index windows, Index depth) {
+  Window places;
+  places.in[0] = places.out[0] = windows;
+  places.channels = depth;
+  places.order = UnitOrder::channels_last;
+  return places;
+}
 inline Index rows_of_piece(Index depth, bool rounds) {
-  constexpr Index kLeast = 32;
-  return std::max(kPieceBytes / (depth * Index(rounds ? sizeof(Bfloat16) : sizeof(float))), kLeast);
+  constexpr Index kLeast = 32, kMost = Index(1) << 20;
+  return std::clamp(kPieceBytes / (depth * Index(rounds ? sizeof(Bfloat16) : sizeof(float))),
+                    kLeast, kMost);
 }
 /// Examples whose windows are gathered back at a time, whole ones.
 inline Index examples_gathered(const Window& window, bool rounds) {
@@ -106,6 +128,11 @@ inline Index gradient_slices(const Window& window, Index filters, Index examples
                       quotient_up(window.taps() * padded_channels<Bfloat16>(window), kTile);
   const Index steps = quotient_up(examples * window.out_places(), kBox<Bfloat16>);
   return std::clamp<Index>(quotient_up(kTiles, tiles), 1, std::max<Index>(1, steps / kLeastSteps));
+}
+/// The same of a piece of windows that are written out, of which there are several.
+inline Index written_slices(const Window& window, Index filters) {
+  const Index depth = written_depth(window, true);
+  return (gradient_slices(places_of(rows_of_piece(depth, true), depth), filters, 1) + 1) / 2;
 }
 
 }  // namespace norn::window_pieces

@@ -102,6 +102,22 @@ void ConvolutionKernels::gradient(const Window& window, const DenseOperand& delt
   if (!term.empty()) do_gradient(window, delta, x, scale, term);
 }
 
+bool ConvolutionKernels::gradients(const Window& window, const DenseOperand& delta,
+                                   const DenseOperand& x, std::span<const Range> runs, float scale,
+                                   Index filters, MatrixView<float> terms) {
+  const Index depth = window.channels * window.taps();
+  const MatrixView<const float> term{nullptr, filters, depth, depth};
+  require_fit(fit(window, x.values, term, delta.values) && Index(runs.size()) <= terms.rows &&
+                  filters * depth <= terms.cols,
+              "convolution gradients",
+              "delta [E x windows*K] without gaps, x [E x places*C], terms [runs x K*C*taps]",
+              delta.values, x.values, terms);
+  for (const Range& run : runs)
+    require(run.begin >= 0 && run.begin <= run.end && run.end <= x.rows(),
+            "convolution gradients: a run is not of the examples");
+  return do_gradients(window, delta, x, runs, scale, filters, terms);
+}
+
 void ConvolutionKernels::to_file_order(Index channels, const DenseOperand& from,
                                        MatrixView<float> to) {
   require_fit(channels >= 1 && from.cols() % channels == 0 && from.rows() == to.rows &&

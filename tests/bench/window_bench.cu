@@ -117,21 +117,24 @@ void time_layer(const cuda::Stream& stream, Memory& memory, const Layer& layer) 
                                       .bf16 = bf16.view()});
   product("slope, bf16 beside",
           {.result = y.view(), .f = relu, .outputs = outputs.view(), .bf16 = bf16.view()});
-  const Index slices = window_pieces::gradient_slices(window, layer.filters, layer.examples);
-  Matrix<float> parts(slices * layer.filters, depth, memory);
-  report("gradient", seconds([&] {
-           cuda::multiply_window_slices(stream, window, bf16.view(), x.view(), slices,
-                                        parts.view());
-         }));
-  const Index run = layer.examples / 8;
-  const Index run_slices = window_pieces::gradient_slices(window, layer.filters, run);
-  report("gradient in 8 runs", seconds([&] {
-           for (Index e = 0; e < layer.examples; e += run)
-             cuda::multiply_window_slices(
-                 stream, window,
-                 bf16.view().row_range(e * window.out_places(), run * window.out_places()),
-                 x.view().row_range(e, run), run_slices, parts.view());
-         }));
+  const MatrixView<float> none{nullptr, windows, layer.filters, layer.filters};
+  product(
+      "bias, Relu, bf16 alone",
+      {.result = none, .bias = {bias.view().data, layer.filters}, .f = relu, .bf16 = bf16.view()});
+  Matrix<Bfloat16> bf16_outputs(windows, layer.filters, memory);
+  product("slope, bf16 alone",
+          {.result = none, .f = relu, .bf16_outputs = bf16_outputs.view(), .bf16 = bf16.view()});
+  const auto gradient = [&](const char* what, Index runs) {
+    const Index slices =
+        window_pieces::gradient_slices(window, layer.filters, layer.examples / runs);
+    Matrix<float> parts(runs * slices * layer.filters, depth, memory);
+    report(what, seconds([&] {
+             cuda::multiply_window_slices(stream, window, bf16.view(), x.view(), runs, slices,
+                                          parts.view());
+           }));
+  };
+  gradient("gradient", 1);
+  gradient("gradients of 8 runs", 8);
 }
 
 }  // namespace

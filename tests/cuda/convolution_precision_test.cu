@@ -6,6 +6,7 @@
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/windows/window_product.h"
 #include "kernels/pointwise.h"
+#include "kernels/window_pieces.h"
 
 #include <algorithm>
 #include <cmath>
@@ -92,7 +93,7 @@ class ConvolutionPrecisionTest : public ::testing::TestWithParam<Precision> {
          << e << (w.order == UnitOrder::file ? ", file" : "");
     return text.str();
   }
-  Index draw_filters() { return one_of({1, 7, 16, 32, 33, 40, 64, 128, 136}); }
+  Index draw_filters() { return one_of({1, 7, 16, 32, 33, 40, 64, 128, 136, 192}); }
   static Index unit(const Window& w, Index place, Index channel) {
     return w.order == UnitOrder::file ? channel * w.places() + place : place * w.channels + channel;
   }
@@ -259,15 +260,15 @@ TEST_P(ConvolutionPrecisionTest, AppliesFunctionsBitByBit) {
       EXPECT_TRUE(std::equal(found_copy.begin(), found_copy.end(), expected_copy.begin(),
                              [](Bfloat16 p, Bfloat16 q) { return p.bits == q.bits; }));
     };
-    if (kernels->forward_to_outputs(w, x.view(), filters.view(), of_filters, f, y.view(),
-                                    bf16(y_copy, y))) {
+    if (kernels->forward_to_outputs(w, x.view(), filters.view(), of_filters, f,
+                                    {y.view(), bf16(y_copy, y)})) {
       kernels->forward_from_bias(w, x.view(), filters.view(), of_filters, z.view());
       pointwise->activate(f, {}, z.view(), {.bf16 = bf16(z_copy, z)});
       expect_same(y, z, y_copy, z_copy);
       ++forward;
     }
-    if (kernels->input_delta_through(w, delta.view(), filters.view(), f, x.view(), dx.view(),
-                                     bf16(dx_copy, dx))) {
+    if (kernels->input_delta_through(w, delta.view(), filters.view(), f, x.view(),
+                                     {dx.view(), bf16(dx_copy, dx)})) {
       kernels->input_delta(w, delta.view(), filters.view(), of_passes.view(), Existing::overwrite);
       pointwise->multiply_slope(f, x.view(), of_passes.view(), bf16(passes_copy, dx));
       expect_same(dx, of_passes, dx_copy, passes_copy);
@@ -279,6 +280,127 @@ TEST_P(ConvolutionPrecisionTest, AppliesFunctionsBitByBit) {
   EXPECT_GT(backward, 0);
 }
 
+/// In bfloat16 alone there is what floats are rounded to.
+class ConvolutionInBf16Test : public ConvolutionPrecisionTest {
+ protected:
+  struct Alone {
+    Matrix floats;
+    Rounded copy;
+    MatrixView<float> none() const { return {nullptr, floats.rows, floats.cols, floats.cols}; }
+    MatrixView<Bfloat16> bf16() { return {copy.gpu.data(), floats.rows, floats.cols, floats.cols}; }
+    DenseOperand operand() { return {none(), bf16()}; }
+    DenseResult result() { return {none(), bf16()}; }
+    DenseResult both() { return {floats.view(), bf16()}; }
+    std::vector<Bfloat16> fetch() {
+      std::vector<Bfloat16> all(floats.host.size());
+      copy.gpu.read(all.data(), copy.gpu.size());
+      return all;
+    }
+  };
+  Alone make_alone(Index rows, Index cols) {
+    Matrix m = make(rows, cols);
+    Rounded copy = copy_of(m);
+    return {std::move(m), std::move(copy)};
+  }
+  static void expect_bits(Alone& found, Alone& expected, const char* what) {
+    const std::vector<Bfloat16> a = found.fetch(), b = expected.fetch();
+    for (std::size_t i = 0; i < a.size(); ++i)
+      ASSERT_EQ(a[i].bits, b[i].bits)
+          << what << ", element " << i << ": " << a[i].value() << ", expected " << b[i].value();
+  }
+  /// Of runs of the examples, together and each by itself.
+  void expect_gradients(ConvolutionKernels& kernels, const Window& w, Alone& delta,
+                        const DenseOperand& x, const Matrix& shape, Index k) {
+    const Index e = shape.rows, depth = w.channels * w.taps(), run = 1 + below(3);
+    std::vector<Range> runs;
+    for (Index first = 0; first < e; first += run)
+      runs.push_back({first, std::min(e, first + run)});
+    Matrix together = make(Index(runs.size()), k * depth + 8), alone = make(k, depth);
+    const bool done = kernels.gradients(w, delta.operand(), x, runs, 0.25f, k, together.view());
+    EXPECT_EQ(done, window_pieces::can_read(w, k) && e >= 2 * run);
+    if (!done) return;
+    together.fetch();
+    for (std::size_t r = 0; r < runs.size(); ++r) {
+      const Index first = runs[r].begin, count = runs[r].count();
+      kernels.gradient(w, delta.operand().row_range(first, count), x.row_range(first, count), 0.25f,
+                       alone.view());
+      alone.fetch();
+      EXPECT_TRUE(std::equal(alone.host.begin(), alone.host.end(),
+                             together.host.begin() + Index(r) * together.cols))
+          << "gradient of run " << r << " of " << run << " examples each";
+    }
+  }
+  /// Sums in another order, rounded.
+  static void expect_near(Alone& found, Alone& expected, Index terms) {
+    const std::vector<Bfloat16> a = found.fetch(), b = expected.fetch();
+    for (std::size_t i = 0; i < a.size(); ++i)
+      ASSERT_NEAR(a[i].value(), b[i].value(),
+                  0x1p-7f * std::abs(b[i].value()) + 1e-5f * std::sqrt(float(terms)))
+          << i;
+  }
+};
+
+TEST_P(ConvolutionInBf16Test, HasTheBitsOfRoundedFloats) {
+  if (!cuda::device_reads_windows()) GTEST_SKIP() << "the device has no products of windows";
+  const auto dense = cuda::make_dense(stream());
+  const auto kernels = cuda::make_convolution(stream(), *dense);
+  const auto pointwise = cuda::make_pointwise(stream());
+  const std::vector<Activation> functions{Relu{}, LeakyRelu{0.3f}, Linear{}};
+  int read = 0, written = 0, products = 0, gathered = 0;
+  for (int round = 0; round < 120; ++round) {
+    Window w = draw(round % 40 == 0);
+    if (below(3) > 0) w.order = UnitOrder::channels_last;
+    const Index e = 1 + below(9), taps = w.taps(), outs = w.out_places();
+    const Index k = one_of({32, 40, 64, 72, 96, 128, 136, 160, 192, 200, 264});
+    const Activation& f = functions[std::size_t(below(Index(functions.size())))];
+    SCOPED_TRACE(text(w, k, e));
+    const bool reads = window_pieces::can_read(w, k);
+    Alone x = make_alone(e, w.places() * w.channels), delta = make_alone(e, outs * k);
+    Alone y = make_alone(e, outs * k), z = make_alone(e, outs * k);
+    Alone dx = make_alone(e, x.floats.cols), through = make_alone(e, x.floats.cols);
+    Matrix filters = make(k, w.channels * taps), bias = make(1, k);
+    const VectorView<const float> of_filters{bias.gpu.data(), k};
+    const DenseOperand of_x = reads ? x.operand() : DenseOperand(x.floats.view());
+    ASSERT_TRUE(kernels->forward_to_outputs(w, of_x, filters.view(), of_filters, f, y.result()));
+    kernels->forward_from_bias(w, x.floats.view(), filters.view(), of_filters, z.floats.view());
+    pointwise->activate(f, {}, z.floats.view(), {.bf16 = z.bf16()});
+    reads ? expect_bits(y, z, "outputs") : expect_near(y, z, w.channels * taps);
+    ++(reads ? read : written);
+    const bool has_slope = below(3) > 0;
+    const MatrixView<float> empty{nullptr, e, 0, 0};
+    const DenseOperand of_slope = has_slope ? DenseOperand(x.both()) : DenseOperand(empty);
+    if (kernels->input_delta_through(w, delta.operand(), filters.view(), f, of_slope,
+                                     dx.result())) {
+      kernels->input_delta(w, delta.floats.view(), filters.view(), through.floats.view(),
+                           Existing::overwrite);
+      if (has_slope)
+        pointwise->multiply_slope(f, x.floats.view(), through.floats.view(), through.bf16());
+      else
+        pointwise->cast_to_bf16(through.floats.view(), through.bf16());
+      expect_bits(dx, through, "delta");
+      ++(window_pieces::has_mirror(w, k) ? products : gathered);
+    }
+    Matrix term = make(k, filters.cols), expected = make(k, filters.cols);
+    kernels->gradient(w, delta.operand(), of_x, 0.5f, term.view());
+    kernels->gradient(w, delta.floats.view(), x.floats.view(), 0.5f, expected.view());
+    term.fetch();
+    expected.fetch();
+    EXPECT_TRUE(term.host == expected.host) << "gradient";
+    expect_gradients(*kernels, w, delta, of_x, x.floats, k);
+    Matrix turned = make(e, outs * k), turned_floats = make(e, outs * k);
+    kernels->to_file_order(k, delta.operand(), turned.view());
+    kernels->to_file_order(k, delta.floats.view(), turned_floats.view());
+    turned.fetch();
+    turned_floats.fetch();
+    EXPECT_TRUE(turned.host == turned_floats.host) << "file order";
+  }
+  EXPECT_GT(std::min({read, written, products, gathered}), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Gpu, ConvolutionInBf16Test, ::testing::Values(Precision::bf16),
+                         [](const auto& precision) {
+                           return std::string(name_of(precision.param));
+                         });
 INSTANTIATE_TEST_SUITE_P(Gpu, ConvolutionPrecisionTest,
                          ::testing::Values(Precision::fp32, Precision::tf32, Precision::bf16),
                          [](const auto& precision) {

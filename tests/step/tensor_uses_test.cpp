@@ -292,12 +292,13 @@ TEST(TensorUses, LiveFromAWriteToARead) {
   int shorter = 0;
   for (const Recipe& recipe : recipes)
     for (int ranks : {1, 3})
-      for (int device = 0; device < 3; ++device) {
+      for (int device = 0; device < 4; ++device) {
         const Graph graph = make_graph(recipe.network, recipe.shapes(), "test");
         StepSettings settings = settings_of(recipe, graph, 0, ranks, 1);
         settings.device.is_host = device == 0;
         settings.device.fuses = settings.exchanges = device > 0;
-        settings.device.casts_operands = device == 1;
+        settings.device.casts_operands = device == 1 || device == 3;
+        settings.device.computes_in_bf16 = device == 3;
         settings.device.transposes_operands = device == 2;
         const StepFacts facts(graph, settings);
         StepTensors tensors(facts);

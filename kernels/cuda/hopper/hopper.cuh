@@ -126,6 +126,23 @@ __device__ inline void load_box(const CUtensorMap& map, std::uint32_t to, std::u
       "l"(&map), "r"(barrier), "r"(inner), "r"(outer)
       : "memory");
 }
+/// Of several matrices, the boxes of one.
+__device__ inline void load_box(const CUtensorMap& map, std::uint32_t to, std::uint32_t barrier,
+                                int inner, int outer, int matrix) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5}], [%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(inner), "r"(outer), "r"(matrix)
+      : "memory");
+}
+__device__ inline void load_box_to(const CUtensorMap& map, std::uint32_t to, std::uint32_t barrier,
+                                   int inner, int outer, int matrix, std::uint16_t blocks) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+      ".multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(inner), "r"(outer), "r"(matrix), "h"(blocks)
+      : "memory");
+}
 __device__ inline void store_box(const CUtensorMap& map, std::uint32_t from, int inner, int outer) {
   asm volatile(
       "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%2, %3}], [%1];" ::"l"(&map),

@@ -20,6 +20,9 @@ CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix);
 /// The same with other rows of a box, and columns: 64, or 32 with the 64-byte swizzle.
 CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix, int rows, int cols);
 
+/// Matrices of so many rows each, one below the other, which boxes do not leave.
+CUtensorMap map_boxes_of_each(MatrixView<const Bfloat16> matrices, Index rows);
+
 /// The same for floats, in boxes of whole rows of a tile: `cols` (at most 256) columns x `rows`
 /// rows, not swizzled.
 CUtensorMap map_rows(MatrixView<const float> matrix, int rows, int cols);

@@ -52,7 +52,8 @@ class CudaConvolution final : public ConvolutionKernels {
         mirrored_(stream.memory),
         rounded_piece_(stream.memory),
         rounded_delta_(stream.memory),
-        rounded_filters_(stream.memory) {}
+        rounded_filters_(stream.memory),
+        images_(stream.memory) {}
 
  private:
   bool rounds() const { return stream_.precision == Precision::bf16; }
@@ -62,35 +63,53 @@ class CudaConvolution final : public ConvolutionKernels {
            device_reads_windows();
   }
 
-  /// Calls make(columns, to) with room for filters as products want them, whose windows are read
-  /// where they stand or written out: [rows x depth].
+  /// How filters stand in a product.
+  struct FilterColumns {
+    Index padded;  ///< of a tap
+    Index depth;   ///< of all
+  };
+  FilterColumns of_read(const Window& window) const {
+    const Index padded =
+        rounds() ? padded_channels<Bfloat16>(window) : padded_channels<float>(window);
+    return {padded, window.taps() * padded};
+  }
+  FilterColumns of_written(const Window& window) const {
+    return {written_channels(window, rounds()), written_depth(window, rounds())};
+  }
+
+  /// Calls make(columns, to) with room for filters as products want them: [rows x depth].
   template <typename Make>
-  DenseOperand make_filters(const Window& window, Index rows, bool reads, const Make& make) {
-    const Index padded = !reads     ? window.channels
-                         : rounds() ? padded_channels<Bfloat16>(window)
-                                    : padded_channels<float>(window);
-    const Index depth = reads ? window.taps() * padded : depth_of(window);
-    const TapColumns columns{int(window.channels), int(padded), int(window.taps())};
+  DenseOperand make_filters(const Window& window, Index rows, const FilterColumns& of,
+                            const Make& make) {
+    const TapColumns columns{int(window.channels), int(of.padded), int(window.taps())};
     if (!rounds()) {
-      const MatrixView<float> to{filters_.reserve(rows * depth), rows, depth, depth};
+      const MatrixView<float> to{filters_.reserve(rows * of.depth), rows, of.depth, of.depth};
       make(columns, to);
       return MatrixView<const float>(to);
     }
-    const MatrixView<Bfloat16> to{rounded_filters_.reserve(rows * depth), rows, depth, depth};
+    const MatrixView<Bfloat16> to{rounded_filters_.reserve(rows * of.depth), rows, of.depth,
+                                  of.depth};
     make(columns, to);
-    return {MatrixView<const float>{nullptr, rows, depth, depth}, to};
+    return {MatrixView<const float>{nullptr, rows, of.depth, of.depth}, to};
   }
   /// The channel fastest.
-  DenseOperand turned(const Window& window, MatrixView<const float> filters, bool reads) {
-    return make_filters(window, filters.rows, reads,
+  DenseOperand turned(const Window& window, MatrixView<const float> filters,
+                      const FilterColumns& of) {
+    return make_filters(window, filters.rows, of,
                         [&]<typename T>(const TapColumns& columns, MatrixView<T> to) {
                           for_cells(stream_, "turn filters", to.rows, to.cols,
                                     TurnFilters<T>{columns, filters, to});
                         });
   }
+  /// For products whose windows are read where they stand or written out.
+  DenseOperand turned(const Window& window, MatrixView<const float> filters) {
+    const bool reads = reads_windows(window, filters.rows);
+    return turned(window, filters, reads ? of_read(window) : of_written(window));
+  }
   /// The filter fastest.
   DenseOperand mirrored(const Window& mirror, Index channels, MatrixView<const float> filters) {
-    return make_filters(mirror, channels, reads_windows(mirror, channels),
+    const bool reads = reads_windows(mirror, channels);
+    return make_filters(mirror, channels, reads ? of_read(mirror) : of_written(mirror),
                         [&]<typename T>(const TapColumns& columns, MatrixView<T> to) {
                           for_cells(stream_, "mirror filters", to.rows, to.cols,
                                     MirrorFilters<T>{columns, filters, to});
@@ -117,8 +136,10 @@ class CudaConvolution final : public ConvolutionKernels {
   template <typename Element>
   MatrixView<Element> write(const Window& window, MatrixView<const float> x, Index first,
                             Index count, Workspace<Element>& memory) {
-    const Index depth = depth_of(window);
+    const Index depth = written_depth(window, rounds());
     const MatrixView<Element> piece{memory.reserve(count * depth), count, depth, depth};
+    if constexpr (std::is_same_v<Element, Bfloat16>)
+      if (writes_places(window, true)) return write_images(window, x, first, piece), piece;
     const WindowPiece<Element> work(window, x, first, piece);
     const bool is_whole = has_channels_last(window) && window.channels % kRun == 0 &&
                           is_packable<4>(x) && work.map.channel_stride == 1;
@@ -130,6 +151,25 @@ class CudaConvolution final : public ConvolutionKernels {
       write_windows_kernel<false><<<blocks, kWindowThreads, 0, stream_.stream>>>(work);
     check_launch("write windows");
     return piece;
+  }
+  /// The images that they are of are turned first.
+  void write_images(const Window& window, MatrixView<const float> x, Index first,
+                    MatrixView<Bfloat16> piece) {
+    const Index of_example = window.out_places(), example = first / of_example;
+    const Index examples = quotient_up(first + piece.rows, of_example) - example;
+    Window of_words = window;
+    of_words.channels = 4;
+    of_words.order = UnitOrder::channels_last;
+    const Index width = window.places() * of_words.channels;
+    const MatrixView<Bfloat16> images{images_.reserve(examples * width), examples, width, width};
+    for_cells(stream_, "turn images", examples, window.places(),
+              TurnImages{x.row_range(example, examples), images, int(window.places()),
+                         int(window.channels)});
+    const ImagePiece work(of_words, images, first, piece);
+    write_images_kernel<<<blocks_for(work.chunks(), kWindowThreads,
+                                     Index(64) * stream_.multiprocessors),
+                          kWindowThreads, 0, stream_.stream>>>(work);
+    check_launch("write windows of images");
   }
   /// Windows [first, first + count) of all examples.
   DenseOperand windows(const Window& window, const DenseOperand& operand, Index first,
@@ -147,7 +187,7 @@ class CudaConvolution final : public ConvolutionKernels {
   template <typename Body>
   void for_pieces(const Window& window, Index examples, const Body& body) {
     const Index all = examples * window.out_places();
-    const Index most = rows_of_piece(depth_of(window), rounds());
+    const Index most = rows_of_piece(written_depth(window, rounds()), rounds());
     for (Index first = 0; first < all; first += most) body(first, std::min(most, all - first));
   }
 
@@ -172,11 +212,8 @@ class CudaConvolution final : public ConvolutionKernels {
     for_pieces(window, x.rows(), [&](Index first, Index count) {
       const MatrixView<const Bfloat16> piece =
           write(window, x.values, first, count, rounded_piece_);
-      Window places;
-      places.in[0] = places.out[0] = count;
-      places.channels = piece.cols;
-      places.order = UnitOrder::channels_last;
-      multiply_windows(stream_, places, {piece.data, 1, piece.size(), piece.size()}, filters.bf16,
+      multiply_windows(stream_, places_of(count, piece.cols),
+                       {piece.data, 1, piece.size(), piece.size()}, filters.bf16,
                        to.of_examples({first, first + count}, 1));
     });
   }
@@ -207,7 +244,7 @@ class CudaConvolution final : public ConvolutionKernels {
 
   void do_forward(const Window& window, const DenseOperand& x, MatrixView<const float> filters,
                   VectorView<const float> bias, MatrixView<float> z, Existing existing) override {
-    multiply(window, x, turned(window, filters, reads_windows(window, filters.rows)),
+    multiply(window, x, turned(window, filters),
              {.result = by_places(z, window.out_places(), filters.rows),
               .existing = existing,
               .bias = bias});
@@ -219,7 +256,7 @@ class CudaConvolution final : public ConvolutionKernels {
     const bool reads = reads_windows(window, filters.rows);
     if (!slopes || (!reads && !y.is_bf16_alone())) return false;
     const Index places = window.out_places();
-    const DenseOperand w = turned(window, filters, reads);
+    const DenseOperand w = turned(window, filters);
     const WindowResult to{.result = by_places(y.values, places, filters.rows),
                           .bias = bias,
                           .f = *slopes,
@@ -239,8 +276,8 @@ class CudaConvolution final : public ConvolutionKernels {
   // Whole examples at a time: what an example's place gets is complete in one piece.
   void gather_input_delta(const Window& window, const DenseOperand& delta,
                           MatrixView<const float> filters, const GivenDelta& to) {
-    const DenseOperand w = turned(window, filters, false);
     const Index places = window.out_places(), depth = depth_of(window);
+    const DenseOperand w = turned(window, filters, {window.channels, depth});
     const DenseOperand flat = by_windows(delta, places, filters.rows);
     const bool fours = has_channels_last(window) && window.channels % 4 == 0 && to.is_packable<4>();
     const Index most = examples_gathered(window, rounds());
@@ -303,10 +340,15 @@ class CudaConvolution final : public ConvolutionKernels {
 
   void do_gradient(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                    float scale, MatrixView<float> term) override {
-    const Index depth = depth_of(window), windows_of_all = x.rows() * window.out_places();
-    if (windows_of_all > 0 && rounds() && reads_windows(window, term.rows))
-      return gradient_read(window, delta, x, scale, term);
-    const MatrixView<float> sum{filters_.reserve(term.rows * depth), term.rows, depth, depth};
+    const Index windows_of_all = x.rows() * window.out_places();
+    if (windows_of_all > 0 && rounds()) {
+      if (reads_windows(window, term.rows)) return gradient_read(window, delta, x, scale, term);
+      if (fills_tiles(term.rows) && device_reads_windows())
+        return gradient_written(window, delta, x, scale, term);
+    }
+    const FilterColumns columns = of_written(window);
+    const MatrixView<float> sum{filters_.reserve(term.rows * columns.depth), term.rows,
+                                columns.depth, columns.depth};
     const DenseOperand flat = by_windows(delta, window.out_places(), term.rows);
     if (windows_of_all == 0)
       check(cudaMemsetAsync(sum.data, 0, std::size_t(sum.size()) * sizeof(float), stream_.stream),
@@ -315,23 +357,80 @@ class CudaConvolution final : public ConvolutionKernels {
       dense_.gradient(flat.row_range(first, count), windows(window, x, first, count), scale, sum,
                       first == 0 ? Existing::overwrite : Existing::add);
     });
-    const Index used = window.taps() * window.channels;
-    turn_rows(window.channels, MatrixView<const float>(sum.columns(0, used)), term,
+    turn_rows(columns.padded,
+              MatrixView<const float>(sum.columns(0, window.taps() * columns.padded)), term,
               Existing::overwrite);
   }
 
   void gradient_read(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                      float scale, MatrixView<float> term) {
-    const Index padded = padded_channels<Bfloat16>(window), depth = window.taps() * padded;
+    const FilterColumns columns = of_read(window);
     const Index slices = gradient_slices(window, term.rows, x.rows());
-    const MatrixView<float> parts{filters_.reserve(slices * term.rows * depth), slices * term.rows,
-                                  depth, depth};
-    const MatrixView<const Bfloat16> rounded = round(delta, rounded_delta_);
-    const Index windows = x.rows() * window.out_places();
-    multiply_window_slices(stream_, window, {rounded.data, windows, term.rows, term.rows},
-                           round(x, rounded_piece_), slices, parts);
-    for_cells(stream_, "add slices", term.rows, depth,
-              AddSlices{{int(window.channels), int(padded), int(window.taps())},
+    const MatrixView<float> parts = slices_of(slices, term.rows, columns.depth);
+    multiply_window_slices(stream_, window,
+                           by_places(round(delta, rounded_delta_), window.out_places(), term.rows),
+                           round(x, rounded_piece_), 1, slices, parts);
+    add_slices(window, columns, parts, slices, scale, term);
+  }
+  // Those in front are equally long, the last may be shorter: its gradient is made by itself.
+  bool do_gradients(const Window& window, const DenseOperand& delta, const DenseOperand& x,
+                    std::span<const Range> runs, float scale, Index filters,
+                    MatrixView<float> terms) override {
+    const FilterColumns columns = of_read(window);
+    const auto term = [&](std::size_t run) {
+      const Index depth = window.taps() * window.channels;
+      return MatrixView<float>{terms.row(Index(run)), filters, depth, depth};
+    };
+    std::size_t equal = 0;
+    while (equal < runs.size() && runs[equal].count() == runs[0].count() &&
+           (equal == 0 || runs[equal].begin == runs[equal - 1].end))
+      ++equal;
+    if (equal < 2 || runs[0].count() == 0 || !rounds() || !reads_windows(window, filters) ||
+        !is_there(delta) || !is_there(x))
+      return false;
+    const Index slices = gradient_slices(window, filters, runs[0].count());
+    const Index examples = Index(equal) * runs[0].count(), first = runs[0].begin;
+    const MatrixView<float> parts = slices_of(Index(equal) * slices, filters, columns.depth);
+    multiply_window_slices(
+        stream_, window,
+        by_places(delta.bf16.row_range(first, examples), window.out_places(), filters),
+        x.bf16.row_range(first, examples), Index(equal), slices, parts);
+    for (std::size_t run = 0; run < equal; ++run)
+      add_slices(window, columns, parts.row_range(Index(run) * slices * filters, slices * filters),
+                 slices, scale, term(run));
+    for (std::size_t run = equal; run < runs.size(); ++run)
+      do_gradient(window, delta.row_range(runs[run].begin, runs[run].count()),
+                  x.row_range(runs[run].begin, runs[run].count()), scale, term(run));
+    return true;
+  }
+  /// The slices of all pieces, one behind the other.
+  void gradient_written(const Window& window, const DenseOperand& delta, const DenseOperand& x,
+                        float scale, MatrixView<float> term) {
+    const FilterColumns columns = of_written(window);
+    const Index most = rows_of_piece(columns.depth, true), windows = x.rows() * window.out_places();
+    const Index of_piece = written_slices(window, term.rows);
+    const Index slices = quotient_up(windows, most) * of_piece;
+    const MatrixView<float> parts =
+        slices_of(slices, term.rows, round_up(columns.depth, kBox<Bfloat16>));
+    const MatrixView<const Bfloat16> rounded =
+        by_places(round(delta, rounded_delta_), window.out_places(), term.rows);
+    for_pieces(window, x.rows(), [&](Index first, Index count) {
+      const MatrixView<const Bfloat16> piece =
+          write(window, x.values, first, count, rounded_piece_);
+      const Index slice = first / most * of_piece;
+      multiply_window_slices(stream_, places_of(count, piece.cols), rounded.row_range(first, count),
+                             {piece.data, 1, piece.size(), piece.size()}, 1, of_piece,
+                             parts.row_range(slice * term.rows, of_piece * term.rows));
+    });
+    add_slices(window, columns, parts, slices, scale, term);
+  }
+  MatrixView<float> slices_of(Index slices, Index filters, Index depth) {
+    return {filters_.reserve(slices * filters * depth), slices * filters, depth, depth};
+  }
+  void add_slices(const Window& window, const FilterColumns& columns, MatrixView<const float> parts,
+                  Index slices, float scale, MatrixView<float> term) {
+    for_cells(stream_, "add slices", term.rows, columns.depth,
+              AddSlices{{int(window.channels), int(columns.padded), int(window.taps())},
                         parts,
                         int(slices),
                         scale,
@@ -363,6 +462,7 @@ class CudaConvolution final : public ConvolutionKernels {
   Workspace<Bfloat16> rounded_piece_;
   Workspace<Bfloat16> rounded_delta_;
   Workspace<Bfloat16> rounded_filters_;
+  Workspace<Bfloat16> images_;
 };
 
 }  // namespace

@@ -114,6 +114,73 @@ __global__ void __launch_bounds__(kWindowThreads)
   }
 }
 
+/// images(e, place * 4 + c) = x(e, c * places + place), and zeros behind the last channel.
+struct TurnImages {
+  MatrixView<const float> x;
+  MatrixView<Bfloat16> images;
+  int places;
+  int channels;
+  __device__ inline void operator()(Index e, int place) const {
+    Pack<float, 4> pack{};
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+      if (c < channels) pack.value[c] = x(e, Index(c) * places + place);
+    store_bf16<4, 1>(images.row(e) + Index(place) * 4, pack);
+  }
+};
+
+/// Windows of such images from one on, as runs of two taps.
+struct ImagePiece {
+  WindowMap map;  ///< of four channels, the channel fastest
+  MatrixView<const Bfloat16> images;
+  int first_window;  ///< of the first image
+  MatrixView<Bfloat16> piece;
+  Divisor by_chunks, by_windows, by_kernel[2];
+
+  ImagePiece(const Window& window, MatrixView<const Bfloat16> from, Index first,
+             MatrixView<Bfloat16> to)
+      : map(window),
+        images(from),
+        first_window(int(first % window.out_places())),
+        piece(to),
+        by_chunks(to.cols / kRun),
+        by_windows(window.out_places()),
+        by_kernel{Divisor(window.kernel[0]), Divisor(window.kernel[1])} {}
+  int chunks() const { return int(piece.rows) * by_chunks.by(); }
+};
+
+/// piece(r, tap * 4 + c) = what window first + r of the images reads there, and zeros behind the
+/// last tap.
+__global__ void __launch_bounds__(kWindowThreads) write_images_kernel(const ImagePiece work) {
+  const WindowMap& map = work.map;
+  const int chunks = int(work.piece.rows) * work.by_chunks.by();
+  for (int i = int(blockIdx.x) * kWindowThreads + int(threadIdx.x); i < chunks;
+       i += int(gridDim.x) * kWindowThreads) {
+    int column = i;
+    const int r = work.by_chunks.divide(column);
+    int wx = work.first_window + r;
+    const Bfloat16* const image = work.images.row(work.by_windows.divide(wx));
+    int wy = map.by_out[0].divide(wx);
+    const int wz = map.by_out[1].divide(wy);
+    int kx = 2 * column;
+    int ky = work.by_kernel[0].divide(kx);
+    int kz = work.by_kernel[1].divide(ky);
+    Pack<std::uint64_t, 2> taps{};
+#pragma unroll
+    for (int tap = 0; tap < 2; ++tap) {
+      const int px = map.first(0, wx) + kx, py = map.first(1, wy) + ky, pz = map.first(2, wz) + kz;
+      if (px >= 0 && px < map.in[0] && py >= 0 && py < map.in[1] && pz >= 0 && pz < map.in[2] &&
+          kz < map.kernel[2])
+        taps.value[tap] = load<1>(reinterpret_cast<const std::uint64_t*>(
+                                      image + ((pz * map.in[1] + py) * map.in[0] + px) * 4))
+                              .value[0];
+      if (++kx == map.kernel[0]) kx = 0, ++ky;
+      if (ky == map.kernel[1]) ky = 0, ++kz;
+    }
+    store<2>(reinterpret_cast<std::uint64_t*>(work.piece.row(r) + column * kRun), taps);
+  }
+}
+
 /// dx = what the windows of a piece, those of whole examples, give to n channels of a place, or
 /// dx += it. Several channels of a place stand together.
 template <int n>
@@ -190,7 +257,7 @@ struct AddSlices {
   MatrixView<float> term;
   __device__ inline void operator()(Index k, int column) const {
     const int tap = column / columns.padded, c = column % columns.padded;
-    if (c >= columns.used) return;
+    if (c >= columns.used || tap >= columns.taps) return;
     double sum = 0.0;
     for (int slice = 0; slice < slices; ++slice)
       sum += double(parts(slice * term.rows + k, column));

@@ -89,11 +89,12 @@ struct Work {
   CUtensorMap outputs, result;  ///< of results in bf16 alone
   WindowStarts starts;
   TapBoxes taps;
-  int windows;  ///< of all examples
+  int windows;  ///< of all examples; of gradients those of a run
   WindowResult to;
   bool in_pairs;  ///< whether two columns may be written at once
   // Of gradients.
   int row_tiles;  ///< of a slice
+  int slices;     ///< of a run
   int filters;
 };
 
@@ -182,19 +183,22 @@ struct Forward : Result {
   }
 };
 
-/// kCols blocks side by side are a cluster and share deltas.
-template <int kCols>
+/// kCols blocks side by side are a cluster and share deltas. Tiles have 64 * kHalves filters.
+template <int kCols, int kHalves>
 struct Gradient : ToFloats<Bfloat16> {
   static constexpr int kBlocks = kCols;
-  using Pipeline = TilePipeline<Major::mn, Major::mn, 1, kCols, kStages>;
+  using Pipeline = TilePipeline<Major::mn, Major::mn, 1, kCols, kStages, Bfloat16, kHalves>;
+  static constexpr int kRows = Pipeline::kTileRows;
 
   static __device__ int slice(const Work& work, const TilePlace& at) {
-    return at.row / kTile / work.row_tiles;
+    return at.row / kRows / work.row_tiles;
   }
   static __device__ int filter(const Work& work, const TilePlace& at) {
-    return at.row - slice(work, at) * work.row_tiles * kTile;
+    return at.row - slice(work, at) * work.row_tiles * kRows;
   }
-  /// 64 windows: their deltas of 128 filters, and two boxes of channels. Behind the last window
+  /// Which block of a cluster brings a piece of the deltas.
+  static __device__ int bringer(int piece, int step) { return kHalves == 1 ? step % 2 : piece; }
+  /// 64 windows: their deltas of the filters, and two boxes of channels. Behind the last window
   /// deltas are zero.
   static __device__ void produce(const Work& work, const Pipeline& pipeline, Ring<Gradient> ring) {
     const int share = kCols == 1 ? 0 : int(hopper::cluster_rank());
@@ -202,27 +206,30 @@ struct Gradient : ToFloats<Bfloat16> {
          tile += pipeline.stride()) {
       const TilePlace at = pipeline.place(tile);
       const int first_filter = filter(work, at);
-      const int first_step = slice(work, at) * work.operands.steps;
+      const int run = slice(work, at) / work.slices;
+      const int first_step = slice(work, at) % work.slices * work.operands.steps;
       const TapBox tap(work.taps, at.col / kBox);
       TapBox next = tap;
       next.advance(work.taps);
       for (int step = first_step; step < first_step + work.operands.steps; ++step) {
         const int window = step * kBox;
-        const WindowStarts::Place start = work.starts.at(window < work.windows ? window : 0);
+        const WindowStarts::Place start =
+            work.starts.at(run * work.windows + (window < work.windows ? window : 0));
         ring.wait();
         if (hopper::elected()) {
           hopper::barrier_arrive_expecting(ring.barrier(), Pipeline::kStageBytes);
 #pragma unroll
-          for (int piece = 0; piece < 2; ++piece) {
+          for (int piece = 0; piece < kHalves; ++piece) {
             const std::uint32_t to = ring.place() + piece * kPieceBytes;
             const int from = first_filter + piece * kBox;
             if (kCols == 1)
-              hopper::load_box(work.operands.a, to, ring.barrier(), from, window);
-            else if (piece == share)
-              hopper::load_box_to(work.operands.a, to, ring.barrier(), from, window, 3);
-            load_windows<Bfloat16>(work.operands.b, ring.place() + (2 + piece) * kPieceBytes,
-                                   ring.barrier(), start, piece == 0 ? tap : next);
+              hopper::load_box(work.operands.a, to, ring.barrier(), from, window, run);
+            else if (bringer(piece, step) == share)
+              hopper::load_box_to(work.operands.a, to, ring.barrier(), from, window, run, 3);
           }
+          const std::uint32_t to = ring.place() + Pipeline::kOperandBytes;
+          load_windows<Bfloat16>(work.operands.b, to, ring.barrier(), start, tap);
+          load_windows<Bfloat16>(work.operands.b, to + kPieceBytes, ring.barrier(), start, next);
         }
         ring.advance();
       }
@@ -249,7 +256,7 @@ __device__ void for_own_tiles(const Work& work, const Pipeline& pipeline, int co
 template <class Kind>
 __device__ void consume(const Work& work, Shared<Kind>& shared, typename Kind::Pipeline& pipeline,
                         int consumer) {
-  using Sums = float[2][Kind::Pipeline::kSums];
+  using Sums = float[Kind::Pipeline::kTileRows / 64][Kind::Pipeline::kSums];
   if constexpr (Kind::kToFloats) {
     for_own_tiles(work, pipeline, consumer, [&](const TilePlace& at, std::int64_t number) {
       Sums sum = {};
@@ -396,29 +403,33 @@ void multiply_windows(const Stream& stream, const Window& window, MatrixView<con
 
 void multiply_window_slices(const Stream& stream, const Window& window,
                             MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x,
-                            Index slices, MatrixView<float> parts) {
+                            Index runs, Index slices, MatrixView<float> parts) {
   Work work{.starts = WindowStarts(window),
             .taps = TapBoxes(window, kBox),
-            .windows = int(delta.rows),
+            .windows = int(delta.rows / runs),
             .to = {.result = parts},
             .in_pairs = true,
-            .row_tiles = tiles_of(delta.cols, kTile),
+            .slices = int(slices),
             .filters = int(delta.cols)};
-  work.operands.a = map_boxes(delta);
+  work.operands.a = map_boxes_of_each(delta, work.windows);
   work.operands.b = map_windows(window, x.data, x.rows, kBox);
-  work.operands.steps = tiles_of(tiles_of(delta.rows, kBox), int(slices));
-  work.operands.order.outer = work.row_tiles * int(slices);
-  const auto launch_tiles = [&](auto cols) {
+  work.operands.steps = tiles_of(tiles_of(work.windows, kBox), int(slices));
+  const auto launch_tiles = [&](auto cols, auto halves) {
+    work.row_tiles = tiles_of(delta.cols, kBox * halves());
+    work.operands.order.outer = work.row_tiles * int(slices * runs);
     work.operands.order.inner = work.operands.order.group = tiles_of(parts.cols, kTile * cols());
-    launch<Gradient<cols()>>(stream, work);
+    launch<Gradient<cols(), halves()>>(stream, work);
   };
   // Two tiles share deltas where a last one that stands alone is one of many.
   constexpr int kMany = 9;
   const int col_tiles = tiles_of(parts.cols, kTile);
-  if (col_tiles % 2 == 0 || col_tiles >= kMany)
-    launch_tiles(std::integral_constant<int, 2>{});
+  constexpr std::integral_constant<int, 1> kOne{};
+  constexpr std::integral_constant<int, 2> kTwo{};
+  const bool shares = col_tiles % 2 == 0 || col_tiles >= kMany;
+  if (delta.cols <= kBox)
+    shares ? launch_tiles(kTwo, kOne) : launch_tiles(kOne, kOne);
   else
-    launch_tiles(std::integral_constant<int, 1>{});
+    shares ? launch_tiles(kTwo, kTwo) : launch_tiles(kOne, kTwo);
 }
 
 }  // namespace norn::cuda

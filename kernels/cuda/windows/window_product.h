@@ -44,10 +44,11 @@ void multiply_windows(const Stream& stream, const Window& window, MatrixView<con
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const float> x,
                       MatrixView<const float> filters, const WindowResult& result);
 
-/// parts(s*K + k) = delta^T * windows over slice s of all windows of the examples.
-///   delta [E*windows x K],  x [E x places*C],  parts [slices*K x taps * padded channels]
+/// parts((r*slices + s)*K + k) = delta^T * windows over slice s of the windows of run r, of so many
+/// equal runs of the examples.
+///   delta [E*windows x K],  x [E x places*C],  parts [runs*slices*K x taps * padded channels]
 void multiply_window_slices(const Stream& stream, const Window& window,
                             MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x,
-                            Index slices, MatrixView<float> parts);
+                            Index runs, Index slices, MatrixView<float> parts);
 
 }  // namespace norn::cuda

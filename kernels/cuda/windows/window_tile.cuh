@@ -39,16 +39,16 @@ struct ThreadPlace {
 
 /// Floats, with a bf16 copy beside: a thread writes two columns at a time, a quad of them 32 bytes.
 /// `pairs`: two columns may be read and written at once.
-template <int kSums>
+template <int kHalves, int kSums>
 __device__ void write_floats(const WindowResult& to, bool pairs, TilePlace tile, int rows_end,
-                             const float (&sum)[2][kSums]) {
+                             const float (&sum)[kHalves][kSums]) {
   const ThreadPlace thread;
   const auto pair_of = [&](const float* from) {
     return pairs ? __ldg(reinterpret_cast<const float2*>(from))
                  : make_float2(__ldg(from), __ldg(from + 1));
   };
 #pragma unroll
-  for (int half = 0; half < 2; ++half)
+  for (int half = 0; half < kHalves; ++half)
 #pragma unroll
     for (int below = 0; below < 2; ++below) {
       const int r = tile.row + thread.row() + 64 * half + 8 * below;

@@ -37,7 +37,7 @@ class Needs {
   /// Memory that is asked for again grows by a quarter.
   Index bytes() const {
     const Index floats = piece_ + filters_;
-    const Index halves = rounded_piece_ + rounded_delta_ + rounded_filters_ + operands_;
+    const Index halves = rounded_piece_ + rounded_delta_ + rounded_filters_ + operands_ + images_;
     return (floats * Index(sizeof(float)) + halves * Index(sizeof(Bfloat16))) * 5 / 4;
   }
 
@@ -47,7 +47,14 @@ class Needs {
   }
   static void raise(Index& most, Index elements) { most = std::max(most, elements); }
   Index rows_of(const Window& window, Index examples) const {
-    return std::min(examples * window.out_places(), rows_of_piece(depth_of(window), rounds_));
+    return std::min(examples * window.out_places(),
+                    rows_of_piece(written_depth(window, rounds_), rounds_));
+  }
+  void write(const Window& window, Index examples) {
+    const Index rows = rows_of(window, examples);
+    raise(rounds_ ? rounded_piece_ : piece_, rows * written_depth(window, rounds_));
+    if (writes_places(window, rounds_))
+      raise(images_, (rows / window.out_places() + 2) * window.places() * 4);
   }
 
   // `is_rounded`: the operand has a bf16 copy.
@@ -62,23 +69,28 @@ class Needs {
       raise(rounded_filters_, filters * window.taps() * padded_channels<Bfloat16>(window));
       return;
     }
-    const Index depth = depth_of(window);
-    raise(rounds_ ? rounded_piece_ : piece_, rows_of(window, facts_.example_capacity()) * depth);
-    raise(rounds_ ? rounded_filters_ : filters_, filters * depth);
+    write(window, facts_.example_capacity());
+    raise(rounds_ ? rounded_filters_ : filters_, filters * written_depth(window, rounds_));
   }
   void add_gradient(const Window& window, Index filters, bool is_rounded, bool has_delta) {
     const Index examples = ExamplePartition::make(facts_.batch()).run_length();
     if (!rounds_ || !reads(window, filters)) {
-      raise(filters_, filters * depth_of(window));
-      if (rounds_)
-        raise(operands_, rows_of(window, examples) * filters);
-      else
-        raise(piece_, rows_of(window, examples) * depth_of(window));
+      write(window, examples);
+      const Index depth = written_depth(window, rounds_);
+      raise(filters_, filters * depth);
+      if (!rounds_) return;
+      raise(operands_, rows_of(window, examples) * filters);
+      if (!fills_tiles(filters)) return;
+      const Index pieces = quotient_up(examples * window.out_places(), rows_of_piece(depth, true));
+      raise(filters_,
+            pieces * written_slices(window, filters) * filters * round_up(depth, kBox<Bfloat16>));
+      if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
       return;
     }
     if (!is_rounded) raise(rounded_piece_, examples * window.places() * window.channels);
     if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
-    raise(filters_, gradient_slices(window, filters, examples) * filters * window.taps() *
+    const Index runs = ExamplePartition::runs_of(facts_.settings().rank, facts_.ranks()).count();
+    raise(filters_, runs * gradient_slices(window, filters, examples) * filters * window.taps() *
                         padded_channels<Bfloat16>(window));
   }
   // Windows that are written out, and the operands of that.
@@ -95,6 +107,7 @@ class Needs {
   bool reads_;   ///< windows where they stand
   Index piece_ = 0, filters_ = 0;
   Index rounded_piece_ = 0, rounded_delta_ = 0, rounded_filters_ = 0, operands_ = 0;
+  Index images_ = 0;
 };
 
 }  // namespace

@@ -289,16 +289,21 @@ void update_weights(State& state, int layer, std::size_t c, const OwnRows& own) 
   std::optional<Window> window;
   if (state.facts.is_convolution(layer)) window = state.facts.window(state.edge_of(layer, c));
   state.stage("weight update");
-  compute.executor.for_each(Index(own.runs.size()), [&](Index run, int) {
-    const Range rows = own.runs[std::size_t(run)];
-    const MatrixView<float> g{room.terms.view().row(run), unit.mine().count(), sources, sources};
-    const DenseOperand of_run = d.row_range(rows.begin, rows.count());
-    const DenseOperand x_run = x.row_range(rows.begin, rows.count());
-    if (window)
-      compute.kernels.convolution->gradient(*window, of_run, x_run, scale, g);
-    else
-      compute.kernels.dense->gradient(of_run, x_run, scale, g);
-  });
+  const auto of_runs = [&] {
+    return window && compute.kernels.convolution->gradients(*window, d, x, own.runs, scale,
+                                                            unit.mine().count(), room.terms.view());
+  };
+  if (!of_runs())
+    compute.executor.for_each(Index(own.runs.size()), [&](Index run, int) {
+      const Range rows = own.runs[std::size_t(run)];
+      const MatrixView<float> g{room.terms.view().row(run), unit.mine().count(), sources, sources};
+      const DenseOperand of_run = d.row_range(rows.begin, rows.count());
+      const DenseOperand x_run = x.row_range(rows.begin, rows.count());
+      if (window)
+        compute.kernels.convolution->gradient(*window, of_run, x_run, scale, g);
+      else
+        compute.kernels.dense->gradient(of_run, x_run, scale, g);
+    });
   const auto terms = terms_of_owner(state, room, layer, sources, own);
   const Range owned = state.facts.mine(layer);
   const MatrixView<float> g{room.gradient.data(), owned.count(), sources, sources};
