@@ -3,6 +3,7 @@
 
 #include "kernels/activation.h"
 #include "kernels/dense.h"
+#include "kernels/dropout_mask.h"
 #include "kernels/window.h"
 #include "src/tensor/block_partition.h"
 
@@ -34,14 +35,14 @@ class ConvolutionKernels {
                          MatrixView<const float> filters, VectorView<const float> bias,
                          MatrixView<float> z);
 
-  /// y = f(bias + the same): what forward_from_bias() and PointwiseKernels::activate() make one
-  /// after the other, bit by bit. Says whether this device makes it in one pass; else nothing has
-  /// been done. Those that compute in bfloat16 make it for every window where f's slope follows the
-  /// sign and y stands in bf16 alone.
-  ///   y [E x windows*K]
+  /// y = dropout(f(bias + the same)): what forward_from_bias() and PointwiseKernels::activate()
+  /// make one after the other, bit by bit. Says whether this device makes it in one pass; else
+  /// nothing has been done. Those that compute in bfloat16 make it for every window where f's slope
+  /// follows the sign and y stands in bf16 alone; else nothing may drop.
+  ///   y [E x windows*K]; rows of the mask are windows
   bool forward_to_outputs(const Window& window, const DenseOperand& x,
                           MatrixView<const float> filters, VectorView<const float> bias,
-                          const Activation& f, const DenseResult& y);
+                          const Activation& f, const DropoutMask& dropout, const DenseResult& y);
 
   /// dx = d cost / d x of forward(), or dx += it.
   ///   delta [E x windows*K],  filters [K x C*taps],  dx [E x places*C], as the window orders it
@@ -50,12 +51,13 @@ class ConvolutionKernels {
 
   /// dx = that times f'(x), where x are outputs of f whose slope is written in them: what
   /// input_delta() and PointwiseKernels::multiply_slope() make, bit by bit; without columns of x
-  /// there is no slope. Says whether this device makes it in one pass; else nothing has been done.
-  /// Those that compute in bfloat16 make it where dx stands in bf16 alone, x does in bf16, too, and
-  /// f's slope follows the sign, if they read the windows of the delta or gather them.
+  /// there is no slope. Slopes are multiplied by `kept`, as dropout did what it kept. Says whether
+  /// this device makes it in one pass; else nothing has been done. Those that compute in bfloat16
+  /// make it where dx stands in bf16 alone, x does in bf16, too, and f's slope follows the sign, if
+  /// they read the windows of the delta or gather them.
   ///   x [E x places*C] or [E x 0],  dx [E x places*C]
   bool input_delta_through(const Window& window, const DenseOperand& delta,
-                           MatrixView<const float> filters, const Activation& f,
+                           MatrixView<const float> filters, const Activation& f, float kept,
                            const DenseOperand& x, const DenseResult& dx);
 
   /// term = scale * d cost / d filters of these examples: one float32 term of the weights'
@@ -88,12 +90,13 @@ class ConvolutionKernels {
                               MatrixView<const float> filters, MatrixView<float> dx,
                               Existing existing) = 0;
   virtual bool do_forward_to_outputs(const Window&, const DenseOperand&, MatrixView<const float>,
-                                     VectorView<const float>, const Activation&,
+                                     VectorView<const float>, const Activation&, const DropoutMask&,
                                      const DenseResult&) {
     return false;
   }
   virtual bool do_input_delta_through(const Window&, const DenseOperand&, MatrixView<const float>,
-                                      const Activation&, const DenseOperand&, const DenseResult&) {
+                                      const Activation&, float, const DenseOperand&,
+                                      const DenseResult&) {
     return false;
   }
   virtual void do_gradient(const Window& window, const DenseOperand& delta, const DenseOperand& x,

@@ -65,12 +65,12 @@ void ConvolutionKernels::forward_from_bias(const Window& window, const DenseOper
 bool ConvolutionKernels::forward_to_outputs(const Window& window, const DenseOperand& x,
                                             MatrixView<const float> filters,
                                             VectorView<const float> bias, const Activation& f,
-                                            const DenseResult& y) {
+                                            const DropoutMask& dropout, const DenseResult& y) {
   require_fit(fit(window, x.values, filters, y.values) && bias.size == filters.rows && has_copy(y),
               "convolution forward_to_outputs",
               "x [E x places*C], filters [K x C*taps], bias [K], y [E x windows*K] without gaps",
               x.values, filters, bias, y.values);
-  return y.empty() || do_forward_to_outputs(window, x, filters, bias, f, y);
+  return y.empty() || do_forward_to_outputs(window, x, filters, bias, f, dropout, y);
 }
 
 void ConvolutionKernels::input_delta(const Window& window, const DenseOperand& delta,
@@ -84,14 +84,15 @@ void ConvolutionKernels::input_delta(const Window& window, const DenseOperand& d
 
 bool ConvolutionKernels::input_delta_through(const Window& window, const DenseOperand& delta,
                                              MatrixView<const float> filters, const Activation& f,
-                                             const DenseOperand& x, const DenseResult& dx) {
+                                             float kept, const DenseOperand& x,
+                                             const DenseResult& dx) {
   require_fit(fit(window, dx.values, filters, delta.values) && is_dense(dx.values) &&
                   has_copy(dx) && (x.cols() == 0 || are_outputs(x, dx)),
               "convolution input_delta_through",
               "delta [E x windows*K], filters [K x C*taps], x, dx [E x places*C], without gaps",
               delta.values, filters, x.values, dx.values);
   require(slope_from(f) == SlopeFrom::y, "convolution input_delta_through: a slope of outputs");
-  return dx.empty() || do_input_delta_through(window, delta, filters, f, x, dx);
+  return dx.empty() || do_input_delta_through(window, delta, filters, f, kept, x, dx);
 }
 
 void ConvolutionKernels::gradient(const Window& window, const DenseOperand& delta,

@@ -20,12 +20,6 @@ bool slope_is_that_after_dropout(const Activation& activation) {
       activation);
 }
 
-// Whether that of what dropout left out, which is 0, is 0 too.
-bool is_flat_after_dropout(const Activation& activation) {
-  return slope_is_that_after_dropout(activation) &&
-         std::visit([](const auto& f) { return f.flat_at_zero; }, activation);
-}
-
 // What DeltaSum is told of a layer's sum.
 SumShape sum_shape(const UnitLayer::Settings& settings) {
   SumShape shape{settings.batch, settings.partition.width() * settings.places,
@@ -38,6 +32,11 @@ SumShape sum_shape(const UnitLayer::Settings& settings) {
 }
 
 }  // namespace
+
+bool is_flat_after_dropout(const Activation& activation) {
+  return slope_is_that_after_dropout(activation) &&
+         std::visit([](const auto& f) { return f.flat_at_zero; }, activation);
+}
 
 SparsenessPenalty sparseness_of(const NetworkDescriptor& network, const LayerDescriptor& layer) {
   if (!layer.sparse || layer.kind != LayerKind::hidden || !(network.sparseness.beta > 0.0f))
@@ -283,17 +282,21 @@ void UnitLayer::undo_activation(const Compute& compute, Index examples,
 }
 
 bool UnitLayer::convolve_to_outputs(const Compute& compute, const Window& window,
-                                    const DenseOperand& x, Index examples) {
+                                    const DenseOperand& x, Index examples, Pass pass,
+                                    const StepPosition& position) {
+  DropoutMask dropout;
+  if (pass == Pass::training && descriptor().dropout > 0.0f) dropout = dropout_mask(position);
   return compute.kernels.convolution->forward_to_outputs(
       window, x, connections[0].weights().values(), bias.value.view(),
-      pointwise_activation(descriptor()), rows(examples));
+      pointwise_activation(descriptor()), dropout, rows(examples));
 }
 
 UnitLayer::DeltaThrough UnitLayer::delta_through(Index examples) {
   const DenseResult delta = delta_rows(examples);
   if (!rules_of(descriptor().type).has_activation)
-    return {false, Linear{}, MatrixView<float>{nullptr, examples, 0, 0}, delta};
-  return {true, pointwise_activation(descriptor()), rows(examples), delta};
+    return {false, Linear{}, 1.0f, MatrixView<float>{nullptr, examples, 0, 0}, delta};
+  const float kept = DropoutMask::inverted(descriptor().dropout, {}, 0, 0).a;
+  return {true, pointwise_activation(descriptor()), kept, rows(examples), delta};
 }
 
 void UnitLayer::sum_bias_gradient(const Compute& compute, const WeightStep& step, Range units,

@@ -28,6 +28,8 @@ SparsenessPenalty sparseness_of(const NetworkDescriptor& network, const LayerDes
 /// slope cannot be told from those that were kept, or a penalty needs them all.
 bool keeps_outputs_before_dropout(const LayerDescriptor& layer,
                                   const SparsenessPenalty& sparseness);
+/// Whether a function's slope of what dropout left out, which is 0, is 0 too.
+bool is_flat_after_dropout(const Activation& activation);
 /// Whether it keeps its pre-activations: where the slope is written in them.
 bool keeps_pre_activations(const LayerDescriptor& layer);
 
@@ -202,15 +204,16 @@ class UnitLayer {
                 const WeightStep& step);
   /// delta(): from d cost / d activation to that of what activate() began with.
   void undo_activation(const Compute& compute, Index examples, const StepPosition& position);
-  /// Of layers that StepFacts::activates_alone(): the outputs as a product leaves them that applies
-  /// the function. Says whether the device has such products.
+  /// Of layers that StepFacts::activates_alone(), or in bf16 alone: the outputs as a product leaves
+  /// them that applies the function and dropout. Says whether the device has such products.
   bool convolve_to_outputs(const Compute& compute, const Window& window, const DenseOperand& x,
-                           Index examples);
+                           Index examples, Pass pass, const StepPosition& position);
   /// Of layers that StepFacts::gets_whole_delta(), or in bf16 alone: what makes it behind the
   /// function, if there is one.
   struct DeltaThrough {
     bool has_slope;
     Activation f;
+    float kept;         ///< what dropout multiplied by
     DenseOperand x;     ///< [examples x units] channels last; without columns if there is none
     DenseResult delta;  ///< [examples x units]
   };

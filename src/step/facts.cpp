@@ -241,12 +241,17 @@ bool StepFacts::gives_bf16_delta(int layer) const {
          std::ranges::any_of(matrices(layer), [this](int edge) { return reads_windows(edge); });
 }
 
-bool StepFacts::activates_alone(int layer) const {
+// But for dropout.
+bool StepFacts::is_function_of_product(int layer) const {
   const LayerDescriptor& descriptor = this->layer(layer);
   const auto* f = std::get_if<Activation>(&descriptor.activation);
   return by_example(layer) && is_convolution(layer) && sources(layer).size() == 1 &&
          matrices(layer).size() == 1 && !descriptor.batch_normalization && f &&
-         slope_from(*f) == SlopeFrom::y && !(training() && descriptor.dropout > 0.0f);
+         slope_from(*f) == SlopeFrom::y;
+}
+
+bool StepFacts::activates_alone(int layer) const {
+  return is_function_of_product(layer) && !(training() && this->layer(layer).dropout > 0.0f);
 }
 
 bool StepFacts::gets_whole_delta(int layer) const {
@@ -305,8 +310,11 @@ bool StepFacts::pools(int layer) const {
 
 // Of rows that the copy engine reads and writes.
 bool StepFacts::has_bf16_shape(int layer) const {
+  const LayerDescriptor& descriptor = this->layer(layer);
   const auto activates = [&] {
-    return activates_alone(layer) && slope_follows_sign(this->layer(layer));
+    return is_function_of_product(layer) && slope_follows_sign(descriptor) &&
+           (activates_alone(layer) ||
+            is_flat_after_dropout(std::get<Activation>(descriptor.activation)));
   };
   return device().computes_in_bf16 && is_hidden(layer) && by_example(layer) &&
          window_pieces::fills_tiles(channels(layer)) && (pools(layer) || activates());
@@ -316,7 +324,7 @@ bool StepFacts::rows_in_bf16(int layer) const {
   const std::vector<int> edges = edges_from(layer);
   if (!has_bf16_shape(layer) || edges.empty()) return false;
   // Of several destinations each gives its part, and then the slope is read in floats.
-  if (training() && wants_delta(layer) && !pools(layer) && !gets_whole_delta(layer)) return false;
+  if (training() && wants_delta(layer) && !pools(layer) && !takes_bf16_delta(layer)) return false;
   return std::ranges::all_of(edges, [this](int edge) {
     const int destination = this->edge(edge).destination;
     return !by_example(destination) || reads_windows(edge) || pools(destination);
@@ -333,13 +341,18 @@ bool StepFacts::gives_bf16_delta_by(int edge) const {
          window_pieces::can_read(window_pieces::mirror_of(window, filters), window.channels);
 }
 
-bool StepFacts::delta_in_bf16(int layer) const {
+// From one convolution, which knows what dropout did, or a pooling.
+bool StepFacts::takes_bf16_delta(int layer) const {
   if (!training() || !has_bf16_shape(layer) || !wants_delta(layer) || sums_delta(layer))
     return false;
   const std::vector<int> edges = edges_from(layer);
-  const bool has_slopes = pools(layer) || gives_bf16_rows(layer);
-  return edges.size() == 1 && has_slopes &&
-         (pools(edge(edges[0]).destination) || gives_bf16_delta_by(edges[0]));
+  const bool drops = !pools(layer) && !activates_alone(layer);
+  return edges.size() == 1 &&
+         ((!drops && pools(edge(edges[0]).destination)) || gives_bf16_delta_by(edges[0]));
+}
+
+bool StepFacts::delta_in_bf16(int layer) const {
+  return takes_bf16_delta(layer) && (pools(layer) || gives_bf16_rows(layer));
 }
 
 bool StepFacts::feeds(int layer, Layout layout) const {

@@ -219,7 +219,9 @@ class StepFacts {
   bool feeds(int layer, Layout layout) const;
   bool pools(int layer) const;
   std::vector<int> edges_from(int layer) const;
+  bool is_function_of_product(int layer) const;
   bool has_bf16_shape(int layer) const;
+  bool takes_bf16_delta(int layer) const;
   bool gives_bf16_delta_by(int edge) const;
   bool stored_by_destination(int owner_edge) const;
   bool decide_fusing(int layer) const;

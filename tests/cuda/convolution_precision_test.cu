@@ -260,14 +260,14 @@ TEST_P(ConvolutionPrecisionTest, AppliesFunctionsBitByBit) {
       EXPECT_TRUE(std::equal(found_copy.begin(), found_copy.end(), expected_copy.begin(),
                              [](Bfloat16 p, Bfloat16 q) { return p.bits == q.bits; }));
     };
-    if (kernels->forward_to_outputs(w, x.view(), filters.view(), of_filters, f,
+    if (kernels->forward_to_outputs(w, x.view(), filters.view(), of_filters, f, {},
                                     {y.view(), bf16(y_copy, y)})) {
       kernels->forward_from_bias(w, x.view(), filters.view(), of_filters, z.view());
       pointwise->activate(f, {}, z.view(), {.bf16 = bf16(z_copy, z)});
       expect_same(y, z, y_copy, z_copy);
       ++forward;
     }
-    if (kernels->input_delta_through(w, delta.view(), filters.view(), f, x.view(),
+    if (kernels->input_delta_through(w, delta.view(), filters.view(), f, 1.0f, x.view(),
                                      {dx.view(), bf16(dx_copy, dx)})) {
       kernels->input_delta(w, delta.view(), filters.view(), of_passes.view(), Existing::overwrite);
       pointwise->multiply_slope(f, x.view(), of_passes.view(), bf16(passes_copy, dx));
@@ -307,6 +307,11 @@ class ConvolutionInBf16Test : public ConvolutionPrecisionTest {
     for (std::size_t i = 0; i < a.size(); ++i)
       ASSERT_EQ(a[i].bits, b[i].bits)
           << what << ", element " << i << ": " << a[i].value() << ", expected " << b[i].value();
+  }
+  static void multiply_in_place(Matrix& m, float factor) {
+    m.fetch();
+    for (float& value : m.host) value *= factor;
+    m.gpu.write(m.host.data(), m.gpu.size());
   }
   /// Of runs of the examples, together and each by itself.
   void expect_gradients(ConvolutionKernels& kernels, const Window& w, Alone& delta,
@@ -361,22 +366,29 @@ TEST_P(ConvolutionInBf16Test, HasTheBitsOfRoundedFloats) {
     Matrix filters = make(k, w.channels * taps), bias = make(1, k);
     const VectorView<const float> of_filters{bias.gpu.data(), k};
     const DenseOperand of_x = reads ? x.operand() : DenseOperand(x.floats.view());
-    ASSERT_TRUE(kernels->forward_to_outputs(w, of_x, filters.view(), of_filters, f, y.result()));
+    DropoutMask dropout;
+    if (below(2) == 0)
+      dropout = DropoutMask::inverted(0.5f, Philox::stream(random_(), RandomPurpose::dropout),
+                                      below(1000), 0);
+    dropout.places = outs;
+    ASSERT_TRUE(
+        kernels->forward_to_outputs(w, of_x, filters.view(), of_filters, f, dropout, y.result()));
     kernels->forward_from_bias(w, x.floats.view(), filters.view(), of_filters, z.floats.view());
-    pointwise->activate(f, {}, z.floats.view(), {.bf16 = z.bf16()});
+    const MatrixView<float> of_windows{z.floats.gpu.data(), e * outs, k, k};
+    pointwise->activate(f, dropout, of_windows, {.bf16 = {z.copy.gpu.data(), e * outs, k, k}});
     reads ? expect_bits(y, z, "outputs") : expect_near(y, z, w.channels * taps);
     ++(reads ? read : written);
     const bool has_slope = below(3) > 0;
     const MatrixView<float> empty{nullptr, e, 0, 0};
     const DenseOperand of_slope = has_slope ? DenseOperand(x.both()) : DenseOperand(empty);
-    if (kernels->input_delta_through(w, delta.operand(), filters.view(), f, of_slope,
+    const float kept = has_slope && below(2) == 0 ? 1.25f : 1.0f;
+    if (kernels->input_delta_through(w, delta.operand(), filters.view(), f, kept, of_slope,
                                      dx.result())) {
       kernels->input_delta(w, delta.floats.view(), filters.view(), through.floats.view(),
                            Existing::overwrite);
-      if (has_slope)
-        pointwise->multiply_slope(f, x.floats.view(), through.floats.view(), through.bf16());
-      else
-        pointwise->cast_to_bf16(through.floats.view(), through.bf16());
+      if (has_slope) pointwise->multiply_slope(f, x.floats.view(), through.floats.view());
+      multiply_in_place(through.floats, kept);
+      pointwise->cast_to_bf16(through.floats.view(), through.bf16());
       expect_bits(dx, through, "delta");
       ++(window_pieces::has_mirror(w, k) ? products : gathered);
     }

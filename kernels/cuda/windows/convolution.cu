@@ -251,16 +251,18 @@ class CudaConvolution final : public ConvolutionKernels {
   }
   bool do_forward_to_outputs(const Window& window, const DenseOperand& x,
                              MatrixView<const float> filters, VectorView<const float> bias,
-                             const Activation& f, const DenseResult& y) override {
+                             const Activation& f, const DropoutMask& dropout,
+                             const DenseResult& y) override {
     const std::optional<SignedSlopes> slopes = SignedSlopes::of(f);
     const bool reads = reads_windows(window, filters.rows);
-    if (!slopes || (!reads && !y.is_bf16_alone())) return false;
+    if (!slopes || ((!reads || dropout.drops()) && !y.is_bf16_alone())) return false;
     const Index places = window.out_places();
     const DenseOperand w = turned(window, filters);
     const WindowResult to{.result = by_places(y.values, places, filters.rows),
                           .bias = bias,
                           .f = *slopes,
-                          .bf16 = by_places(y.bf16, places, filters.rows)};
+                          .bf16 = by_places(y.bf16, places, filters.rows),
+                          .dropout = dropout};
     reads ? multiply(window, x, w, to) : multiply_written(window, x, w, to);
     return true;
   }
@@ -313,9 +315,9 @@ class CudaConvolution final : public ConvolutionKernels {
   }
 
   bool do_input_delta_through(const Window& window, const DenseOperand& delta,
-                              MatrixView<const float> filters, const Activation& f,
+                              MatrixView<const float> filters, const Activation& f, float kept,
                               const DenseOperand& x, const DenseResult& dx) override {
-    const std::optional<SignedSlopes> slopes = SignedSlopes::of(f);
+    const std::optional<SignedSlopes> slopes = SignedSlopes::of(f, kept);
     if (!slopes) return false;
     if (!has_mirror(window, filters.rows)) {
       GivenDelta to{.dx = dx.values, .slopes = x.cols() > 0, .f = *slopes, .x = x.values};

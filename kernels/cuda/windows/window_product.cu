@@ -274,7 +274,7 @@ __device__ void consume(const Work& work, Shared<Kind>& shared, typename Kind::P
       pipeline.multiply(number, consumer, sum);
       pipeline.finish(sum);
       work.to.takes_slope() ? out.wait_for_load() : out.wait_for_memory();
-      out.finish(work.to, at.col, sum);
+      out.finish(work.to, at, sum);
       out.store(work.result, at);
     });
     out.wait_for_memory();  // whose last tile is being read
@@ -386,6 +386,7 @@ WindowResult WindowResult::of_examples(Range examples, Index windows) const {
   of.outputs = part(outputs);
   of.bf16_outputs = part(bf16_outputs);
   of.bf16 = part(bf16);
+  of.first_row += examples.begin * windows;
   return of;
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/cuda/device/stream.h"
 #include "kernels/cuda/windows/signed_slopes.h"
 #include "kernels/dense.h"
+#include "kernels/dropout_mask.h"
 #include "kernels/window.h"
 #include "src/tensor/block_partition.h"
 
@@ -26,6 +27,8 @@ struct WindowResult {
   MatrixView<const float> outputs{};          ///< [E*windows x K] or empty
   MatrixView<const Bfloat16> bf16_outputs{};  ///< the same
   MatrixView<Bfloat16> bf16{};                ///< [E*windows x K] or empty
+  DropoutMask dropout{};                      ///< of bf16 alone
+  Index first_row = 0;                        ///< which of the mask's the first row is
 
   NORN_HD bool takes_slope() const {
     return outputs.data != nullptr || bf16_outputs.data != nullptr;

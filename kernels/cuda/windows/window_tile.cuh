@@ -37,6 +37,36 @@ struct ThreadPlace {
   __device__ int col() const { return lane % 4 * 2; }
 };
 
+/// What dropout leaves of a thread's values.
+struct Dropped {
+  Index example[2][2];  ///< of its rows, as the mask counts them
+  int place[2][2];
+
+  __device__ Dropped(const WindowResult& to, int row) {
+    if (!to.dropout.drops()) return;
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int below = 0; below < 2; ++below) {
+        const auto r = unsigned(to.first_row) + unsigned(row + 64 * half + 8 * below);
+        const auto places = unsigned(to.dropout.places);
+        example[half][below] = to.dropout.first_row + r / places;
+        place[half][below] = int(r % places);
+      }
+  }
+  __device__ Pack<float, 2> operator()(const DropoutMask& mask, int half, int below, int col,
+                                       Pack<float, 2> value) const {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const Index unit = Index(col + i) * mask.places + place[half][below];
+      const float chance =
+          mask.random.uniform(std::uint64_t(example[half][below]), std::uint64_t(unit));
+      value.value[i] = mask.value(chance, value.value[i]);
+    }
+    return value;
+  }
+};
+
 /// Floats, with a bf16 copy beside: a thread writes two columns at a time, a quad of them 32 bytes.
 /// `pairs`: two columns may be read and written at once.
 template <int kHalves, int kSums>
@@ -112,12 +142,13 @@ class Bf16Tile {
 
   /// In place.
   template <int kSums>
-  __device__ void finish(const WindowResult& to, int first_col,
+  __device__ void finish(const WindowResult& to, TilePlace tile,
                          const float (&sum)[2][kSums]) const {
     const ThreadPlace thread;
+    const Dropped dropped(to, tile.row + thread.row());
 #pragma unroll
     for (int j = 0; j < kSums / 4; ++j) {
-      const int col = first_col + thread.col() + 8 * j;
+      const int col = tile.col + thread.col() + 8 * j;
       float2 bias{};
       if (to.bias.data != nullptr && col < int(to.bf16.cols))
         bias = make_float2(__ldg(to.bias.data + col), __ldg(to.bias.data + col + 1));
@@ -129,8 +160,10 @@ class Bf16Tile {
               address(half, thread.row() + 8 * below, 8 * j) + 2 * thread.col();
           float2 y{};
           if (to.takes_slope()) y = read(at);
-          write(at, finished(to, {sum[half][4 * j + 2 * below], sum[half][4 * j + 2 * below + 1]},
-                             bias, y));
+          Pack<float, 2> value{sum[half][4 * j + 2 * below], sum[half][4 * j + 2 * below + 1]};
+          value = finished(to, value, bias, y);
+          if (to.dropout.drops()) value = dropped(to.dropout, half, below, col, value);
+          write(at, value);
         }
     }
   }

@@ -100,11 +100,11 @@ void convolve(State& state, int layer, const OwnRows& own, MatrixView<float> z) 
 }
 
 bool convolve_to_outputs(State& state, int layer, const OwnRows& own) {
-  if (!state.facts.activates_alone(layer)) return false;
+  if (!state.facts.activates_alone(layer) && !state.facts.rows_in_bf16(layer)) return false;
   UnitLayer& unit = *state.units[layer];
   const DenseOperand x = rows_of(state, unit.source_layers[0], own.examples);
   return unit.convolve_to_outputs(state.compute(), state.facts.window(state.edge_of(layer, 0)), x,
-                                  own.count());
+                                  own.count(), state.now.pass, state.now.position);
 }
 
 void multiply(State& state, int layer, const OwnRows& own, MatrixView<float> z) {
@@ -199,7 +199,7 @@ bool send_through(State& state, int edge, const DenseOperand& delta, const Dense
   UnitLayer& unit = *state.units[source];
   const UnitLayer::DeltaThrough to = unit.delta_through(own.count());
   return unit.set_final_delta(state.kernels().convolution->input_delta_through(
-      state.facts.window(edge), delta, w.values, to.f, to.x, to.delta));
+      state.facts.window(edge), delta, w.values, to.f, to.kept, to.x, to.delta));
 }
 
 }  // namespace
