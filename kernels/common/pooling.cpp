@@ -24,7 +24,7 @@ bool has_no_windows(const Window& w) {
 }
 
 bool fits(const PoolingSource& source) {
-  return is_valid(source.window) && has_valid_stride(source.x.values) &&
+  return is_valid(source.window) && fits(source.x) &&
          source.x.cols() == source.window.places() * source.window.channels;
 }
 
@@ -60,7 +60,7 @@ bool has_copy(const DenseResult& y) {
 // Whether dx may be what a delta of results gives to a source.
 bool gives(const Pooling& pooling, std::span<const PoolingSource> sources, std::size_t source,
            const DenseOperand& delta, const DenseResult& dx) {
-  return fit(pooling, sources, delta.values) && source < sources.size() &&
+  return fit(pooling, sources, delta.values) && fits(delta) && source < sources.size() &&
          has_valid_stride(dx.values) && has_copy(dx) && dx.rows() == delta.rows() &&
          dx.cols() == sources[source].x.cols();
 }
@@ -89,6 +89,8 @@ void PoolingKernels::forward(const Pooling& pooling, std::span<const PoolingSour
   require_fit(fit(pooling, sources, y.values) && has_copy(y), "pooling forward",
               "sources [E x places*C] whose windows all have a unit, y [E x windows*C]",
               first_of(sources), y.values);
+  require(sources.size() == 1 || !y.is_bf16_alone(),
+          "pooling forward: results in bf16 alone are those of one source");
   if (!y.empty()) do_forward(pooling, sources, y);
 }
 

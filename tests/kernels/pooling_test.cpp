@@ -183,8 +183,8 @@ TEST_F(PoolingTest, GoesThroughFunctionsBitByBit) {
     PaddedMatrix<float> expected = dx;
     std::vector<Bfloat16> copy(std::size_t(drawn.examples * units));
     const bool done =
-        kernels->backward_through(pooling, drawn.sources(), 0, delta.view(), f, dx.view(),
-                                  {copy.data(), drawn.examples, units, units});
+        kernels->backward_through(pooling, drawn.sources(), 0, delta.view(), f,
+                                  {dx.view(), {copy.data(), drawn.examples, units, units}});
     EXPECT_EQ(done, samples::is_gpu() && !std::holds_alternative<Sigmoid>(f));
     if (done)
       kernels->backward(pooling, drawn.sources(), 0, delta.view(), expected.view(),
@@ -355,7 +355,7 @@ TEST_F(PoolingTest, SaysWhichShapesDoNotFit) {
   fails(MaxPooling{}, with([](PoolingSource& s) { s.window.stride[2] = 0; }));
   fails(MaxPooling{}, with([](PoolingSource& s) { s.window.padding[1] = s.window.kernel[1]; }));
   fails(AveragePooling{}, with([](PoolingSource& s) { s.window.out[0] += 40; }));
-  fails(AveragePooling{}, with([](PoolingSource& s) { s.x.rows = 1; }));
+  fails(AveragePooling{}, with([](PoolingSource& s) { s.x.values.rows = 1; }));
   fails(LocalResponseNormalization{}, with([](PoolingSource& s) { s.window.kernel[0] = 12; }));
   fails(Maxout{}, with([](PoolingSource& s) { s.window.kernel[0] = 12; }));
   Case beyond = draw(drawn.windows[0], 1, 2);  // the last window has no unit

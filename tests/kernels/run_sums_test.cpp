@@ -5,6 +5,7 @@
 #include "norn/base/error.h"
 #include "tests/kernels/device.h"
 #include "tests/kernels/samples.h"
+#include "tests/support/message_of.h"
 
 #include <cmath>
 #include <memory>
@@ -100,6 +101,30 @@ TEST_F(RunSums, HaveTheSameBitsWhoeverHasWhichRun) {
   }
 }
 
+// A device that computes in bfloat16 may have no floats.
+TEST_F(RunSums, HaveTheBitsOfFloatsInBf16) {
+  if (!samples::is_gpu()) GTEST_SKIP() << "the CPU computes in floats";
+  for (int i = 0; i < 30; ++i) {
+    const Index rows = 1 + below(6000),
+                width = below(2) == 0 ? 8 * (1 + below(20)) : 1 + below(140);
+    SCOPED_TRACE(std::to_string(rows) + " x " + std::to_string(width));
+    PaddedMatrix<float> a = random(rows, width);
+    PaddedMatrix<Bfloat16> bf16(rows, width, 8 * below(2) + below(2) * below(8));
+    for (Index r = 0; r < rows; ++r)
+      for (Index c = 0; c < width; ++c) {
+        bf16(r, c) = Bfloat16::rounded(a(r, c));
+        a(r, c) = bf16(r, c).value();
+      }
+    const std::vector<Range> runs = cut(rows);
+    const std::vector<FixedSum> expected = sums_of(a, a, false, runs);
+    PaddedMatrix<double> of_runs(Index(runs.size()), width);
+    std::vector<FixedSum> sums(std::size_t(width), FixedSum::from_words(1, 2, 3));
+    const MatrixView<const float> none{nullptr, rows, width, width};
+    kernels_->sum_columns({none, bf16.view()}, {}, runs, of_runs.view(), view_of(sums));
+    EXPECT_TRUE(sums == expected);
+  }
+}
+
 TEST_F(RunSums, OfNoRunsAreZero) {
   PaddedMatrix<float> none(0, 5);
   for (const FixedSum& sum : sums_of(none, none, true, {})) EXPECT_EQ(sum.value(), 0.0);
@@ -138,6 +163,12 @@ TEST_F(RunSums, RefuseWhatDoesNotFit) {
   EXPECT_THROW(sum(a.view(), runs, 5), ShapeError);
   EXPECT_THROW(sum(narrow.view(), runs, 6), ShapeError);
   EXPECT_THROW(sum(a.view(), {{0, 4}, {4, 7}}, 6), ShapeError);
+  PaddedMatrix<Bfloat16> bf16(6, 3);
+  const DenseOperand alone({nullptr, 6, 3, 3}, bf16.view());
+  EXPECT_EQ(message_of<ShapeError>([&] {
+              kernels_->sum_columns(alone, a.view(), runs, of_runs.view(), {sums.data(), 6});
+            }),
+            "sum_columns: a and b differ in shape, or a has no floats");
   EXPECT_THROW(sum(a.view(), {{0, 1}, {1, 2}, {2, 3}}, 6), ShapeError);
   EXPECT_NO_THROW(sum(a.view(), runs, 6));
   std::vector<float> values(5);

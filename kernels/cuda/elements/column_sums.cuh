@@ -9,21 +9,31 @@
 
 namespace norn::cuda {
 
-inline constexpr int kTileColumns = 32;     // of a block: 8 threads of four columns
+inline constexpr int kColumnThreads = 8;    // of a block, side by side
 inline constexpr int kRowsInFlight = 4;     // of a thread
 inline constexpr int kTileRowLanes = 64;    // lane l sums rows l, l + 64, ... of the slice
 inline constexpr Index kLeastSlice = 1024;  // rows
 inline constexpr Index kMaximumSlices = 256;
 
+/// The columns of a thread: as many as it reads in one access.
+template <typename Term>
+constexpr int columns_of() {
+  if constexpr (requires { Term::kColumns; })
+    return Term::kColumns;
+  else
+    return 4;
+}
+
 /// One matrix of those that a kernel sums up. Term::add<kPacked>(r, c, cols, sum) adds the terms of
-/// elements [c, c + 4) of row r; elements beyond `cols` are not read. finish(c, totals) takes them.
+/// elements [c, c + columns_of<Term>()) of row r; elements beyond `cols` are not read.
+/// finish(c, totals) takes them.
 template <typename Term, typename Finish>
 struct ColumnSums {
   Term term;
   Finish finish;
   Index rows;
   Index cols;
-  bool packed;                ///< whether elements may be read in fours
+  bool packed;                ///< whether a thread's columns may be read at once
   Index slice = 0;            ///< rows that a block sums
   Index slices = 0;           ///< of all rows
   double* partial = nullptr;  ///< [kSums x slices x cols], with more than one slice
@@ -35,18 +45,20 @@ struct ColumnSumsList {
 
 /// Blocks: tiles of columns x slices x matrices.
 template <bool kPacked, typename Term, typename Finish, int kMost>
-__global__ void __launch_bounds__(8 * kTileRowLanes, 2)
+__global__ void __launch_bounds__(kColumnThreads* kTileRowLanes, 2)
     column_sums_kernel(const ColumnSumsList<Term, Finish, kMost> list) {
   constexpr int kSums = Term::kSums;
+  constexpr int kOwn = columns_of<Term>();
+  constexpr int kTile = kOwn * kColumnThreads;
   constexpr int kWarps = kTileRowLanes / 4;  // of four row lanes each
-  __shared__ double part[kSums][kWarps][kTileColumns];
+  __shared__ double part[kSums][kWarps][kTile];
   const ColumnSums<Term, Finish>& task = list.of[blockIdx.z];
   const Index cols = task.cols;
-  if (blockIdx.y >= task.slices || Index(blockIdx.x) * kTileColumns >= cols) return;
-  const Index c = Index(blockIdx.x) * kTileColumns + Index(threadIdx.x) * 4;
+  if (blockIdx.y >= task.slices || Index(blockIdx.x) * kTile >= cols) return;
+  const Index c = Index(blockIdx.x) * kTile + Index(threadIdx.x) * kOwn;
   const Index begin = Index(blockIdx.y) * task.slice;
   const Index end = begin + task.slice < task.rows ? begin + task.slice : task.rows;
-  double sum[4][kSums] = {};
+  double sum[kOwn][kSums] = {};
   if (c < cols) {
 #pragma unroll kRowsInFlight
     for (Index r = begin + threadIdx.y; r < end; r += kTileRowLanes)
@@ -56,15 +68,15 @@ __global__ void __launch_bounds__(8 * kTileRowLanes, 2)
 #pragma unroll
   for (int k = 0; k < kSums; ++k)
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < kOwn; ++i) {
       double x = sum[i][k];
       x += __shfl_xor_sync(0xFFFFFFFFu, x, 8);
       x += __shfl_xor_sync(0xFFFFFFFFu, x, 16);
-      if (thread % 32 < 8) part[k][thread / 32][4 * threadIdx.x + unsigned(i)] = x;
+      if (thread % 32 < 8) part[k][thread / 32][kOwn * threadIdx.x + unsigned(i)] = x;
     }
   __syncthreads();
-  const Index column = Index(blockIdx.x) * kTileColumns + thread;
-  if (thread >= kTileColumns || column >= cols) return;
+  const Index column = Index(blockIdx.x) * kTile + thread;
+  if (thread >= kTile || column >= cols) return;
   double total[kSums];
 #pragma unroll
   for (int k = 0; k < kSums; ++k) {
@@ -124,9 +136,9 @@ void sum_over_columns(const Stream& stream, Workspace<double>& workspace, const 
     task.partial = partial;
     partial += Term::kSums * task.slices * task.cols;
   }
-  const dim3 grid(unsigned((cols + kTileColumns - 1) / kTileColumns), unsigned(slices),
-                  unsigned(count));
-  const dim3 block(kTileColumns / 4, kTileRowLanes);
+  constexpr Index kTile = columns_of<Term>() * kColumnThreads;
+  const dim3 grid(unsigned((cols + kTile - 1) / kTile), unsigned(slices), unsigned(count));
+  const dim3 block(kColumnThreads, kTileRowLanes);
   if (packed)
     column_sums_kernel<true><<<grid, block, 0, stream.stream>>>(list);
   else
@@ -178,20 +190,22 @@ struct ProductTerm {
 /// The sum of x in bf16.
 struct Bf16Term {
   static constexpr int kSums = 1;
+  static constexpr int kColumns = 8;
   MatrixView<const Bfloat16> x;
   template <bool kPacked>
-  __device__ void add(Index r, Index c, Index cols, double (&sum)[4][1]) const {
+  __device__ void add(Index r, Index c, Index cols, double (&sum)[kColumns][1]) const {
     const Bfloat16* row = x.row(r);
-    if (kPacked && c + 4 <= cols) {
-      const uint2 four = *reinterpret_cast<const uint2*>(row + c);
-      sum[0][0] += double(__uint_as_float(four.x << 16));
-      sum[1][0] += double(__uint_as_float(four.x & 0xFFFF0000u));
-      sum[2][0] += double(__uint_as_float(four.y << 16));
-      sum[3][0] += double(__uint_as_float(four.y & 0xFFFF0000u));
+    if (kPacked && c + kColumns <= cols) {
+      const auto words = load<kColumns / 2>(reinterpret_cast<const std::uint32_t*>(row + c));
+#pragma unroll
+      for (int i = 0; i < kColumns / 2; ++i) {
+        sum[2 * i][0] += double(__uint_as_float(words.value[i] << 16));
+        sum[2 * i + 1][0] += double(__uint_as_float(words.value[i] & 0xFFFF0000u));
+      }
       return;
     }
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
+    for (int i = 0; i < kColumns; ++i)
       if (c + i < cols) sum[i][0] += double(row[c + i].value());
   }
 };

@@ -437,7 +437,8 @@ class CudaPointwise final : public PointwiseKernels {
       return;
     }
     sum_over_columns(stream_, partial_, "sum_columns", delta.rows, delta.cols,
-                     is_packable<4>(delta), Bf16Term{delta}, ScaledSum{double(scale), sum.data});
+                     is_packable<Bf16Term::kColumns>(delta), Bf16Term{delta},
+                     ScaledSum{double(scale), sum.data});
   }
   void do_softmax_rows(MatrixView<float> z_to_y) override {
     if (z_to_y.empty()) return;

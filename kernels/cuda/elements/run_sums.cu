@@ -85,20 +85,23 @@ class CudaRunSums final : public RunSumKernels {
     }
   }
 
-  void do_sum_columns(MatrixView<const float> a, MatrixView<const float> b,
-                      std::span<const Range> runs, MatrixView<double> of_runs,
-                      VectorView<FixedSum> sums) override {
-    const auto part = [](MatrixView<const float> m, const Range& run) {
+  void do_sum_columns(const DenseOperand& a, MatrixView<const float> b, std::span<const Range> runs,
+                      MatrixView<double> of_runs, VectorView<FixedSum> sums) override {
+    const auto part = []<typename T>(const MatrixView<T>& m, const Range& run) {
       return m.row_range(run.begin, run.count());
     };
-    if (sums.size > a.cols)
-      sum_runs(runs, of_runs, a.cols, is_packable<4>(a) && is_packable<4>(b),
+    const MatrixView<const float> x = a.values;
+    if (a.is_bf16_alone())
+      sum_runs(runs, of_runs, x.cols, is_packable<Bf16Term::kColumns>(a.bf16),
+               [&](const Range& run) { return Bf16Term{part(a.bf16, run)}; });
+    else if (sums.size > x.cols)
+      sum_runs(runs, of_runs, x.cols, is_packable<4>(x) && is_packable<4>(b),
                [&](const Range& run) {
-                 return ProductTerm{part(a, run), part(b, run)};
+                 return ProductTerm{part(x, run), part(b, run)};
                });
     else
-      sum_runs(runs, of_runs, a.cols, is_packable<4>(a),
-               [&](const Range& run) { return ValueTerm{part(a, run)}; });
+      sum_runs(runs, of_runs, x.cols, is_packable<4>(x),
+               [&](const Range& run) { return ValueTerm{part(x, run)}; });
     const MatrixView<const double> of_all{of_runs.data, Index(runs.size()), sums.size,
                                           of_runs.stride};
     run_elements<1>(stream_, "add_runs", {1, sums.size, false}, AddRunsWork{of_all, sums.data});

@@ -50,6 +50,19 @@ struct GivenDelta {
     if (dx.data != nullptr) store<n>(dx.row(e) + at, delta);
     if (bf16.data != nullptr) store_bf16<n, 1>(bf16.row(e) + at, delta);
   }
+  /// What is complete but for what stands there.
+  template <int n>
+  __device__ void add(Index e, Index at, Pack<float, n> value) const {
+    if (adds) {
+      const Pack<float, n> stands = load<n>(dx.row(e) + at);
+#pragma unroll
+      for (int i = 0; i < n; ++i) value.value[i] = stands.value[i] + value.value[i];
+    }
+    write<n>(e, at, value);
+  }
+  __device__ void add(Index e, Index at, float value) const {
+    add<1>(e, at, Pack<float, 1>{{value}});
+  }
   __device__ void write(Index e, Index at, float delta) const {
     write<1>(e, at, Pack<float, 1>{{delta}});
   }

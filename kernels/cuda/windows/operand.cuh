@@ -55,8 +55,8 @@ struct Operand {
   Operand(const DenseOperand& x) : floats(x.values), bf16(x.bf16) {
     if (floats.data != nullptr) bf16 = {};
   }
-  Index rows() const { return floats.rows; }
-  Index cols() const { return floats.cols; }
+  NORN_HD Index rows() const { return floats.rows; }
+  NORN_HD Index cols() const { return floats.cols; }
   Operand row_range(Index first, Index count) const {
     Operand part;
     part.floats = rows_or_absent(floats, first, count);
@@ -71,7 +71,20 @@ struct Operand {
   __device__ Pack<float, n> pack(Index e, Index at) const {
     return load_either<n>(floats, bf16, e, at);
   }
-  __device__ float operator()(Index e, Index at) const { return pack<1>(e, at).value[0]; }
+  /// Two packs, whose reads wait for each other no more than those of one.
+  template <int n>
+  __device__ void packs(Index e, const Index (&at)[2], Pack<float, n> (&two)[2]) const {
+    if (floats.data != nullptr) {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) two[i] = load<n>(floats.row(e) + at[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < 2; ++i) two[i] = load_bf16<n>(bf16.row(e) + at[i]);
+    }
+  }
+  __device__ float operator()(Index e, Index at) const {
+    return pack<1>(e, at).value[0];
+  }
 };
 
 }  // namespace norn::cuda

@@ -2,6 +2,7 @@
 // Sums over the units of an example: a block has a row, its threads every 256th unit in order, and
 // a tree adds the threads' parts, all in float64.
 #include "kernels/cuda/elements/row_group.cuh"
+#include "kernels/cuda/windows/operand.cuh"
 #include "kernels/cuda/windows/pair_sums.h"
 #include "kernels/cuda/windows/unit_order.cuh"
 #include "kernels/cuda/windows/windows.cuh"
@@ -13,15 +14,15 @@ namespace {
 struct SecondUnits {
   UnitOrderMap first;
   UnitOrderMap second;
-  MatrixView<const float> b;
+  Operand b;
   __device__ float operator()(Index e, int i) const { return b(e, second.at(first.unit(i))); }
 };
 
 __global__ void __launch_bounds__(kWindowThreads)
-    pair_sums_kernel(MatrixView<const float> a, SecondUnits b, PairSums<FixedSum> sums) {
-  for (Index e = blockIdx.x; e < a.rows; e += gridDim.x) {
+    pair_sums_kernel(Operand a, SecondUnits b, PairSums<FixedSum> sums) {
+  for (Index e = blockIdx.x; e < a.rows(); e += gridDim.x) {
     double product = 0.0, first = 0.0, second = 0.0;
-    for (int i = int(threadIdx.x); i < a.cols; i += kWindowThreads) {
+    for (int i = int(threadIdx.x); i < a.cols(); i += kWindowThreads) {
       const auto x = double(a(e, i)), y = double(b(e, i));
       product += x * y;
       first += x * x;
@@ -65,7 +66,7 @@ struct CompareBackward {
   bool is_cosine;
   PairSums<const FixedSum> sums;
   MatrixView<const float> delta;
-  MatrixView<const float> a;
+  Operand a;
   SecondUnits b;
   MatrixView<float> dx;
   bool adds;
@@ -92,8 +93,8 @@ SecondUnits second_units(const PoolingSource& first, const PoolingSource& second
 
 void add_pair_sums(const Stream& stream, const PoolingSource& first, const PoolingSource& second,
                    const PairSums<FixedSum>& sums) {
-  if (first.x.rows == 0) return;
-  pair_sums_kernel<<<blocks_for(first.x.rows, 1, Index(16) * stream.multiprocessors),
+  if (first.x.rows() == 0) return;
+  pair_sums_kernel<<<blocks_for(first.x.rows(), 1, Index(16) * stream.multiprocessors),
                      kWindowThreads, 0, stream.stream>>>(first.x, second_units(first, second),
                                                          sums);
   check_launch("pair_sums_kernel");

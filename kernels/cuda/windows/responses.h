@@ -10,9 +10,9 @@ namespace norn::cuda {
 
 /// y = each unit over its response, or y += it.
 void normalise_responses(const Stream& stream, const LocalResponseNormalization& lrn,
-                         const PoolingSource& source, MatrixView<float> y, bool adds);
+                         const PoolingSource& source, const GivenDelta& to);
 void normalise_responses_backward(const Stream& stream, const LocalResponseNormalization& lrn,
-                                  const PoolingSource& source, MatrixView<const float> delta,
+                                  const PoolingSource& source, const DenseOperand& delta,
                                   const GivenDelta& to);
 
 }  // namespace norn::cuda

@@ -14,10 +14,10 @@ using staged::TestDevice;
 
 class StagedRunSums final : public RunSumKernels {
  private:
-  void do_sum_columns(MatrixView<const float> a, MatrixView<const float> b,
-                      std::span<const Range> runs, MatrixView<double> of_runs,
-                      VectorView<FixedSum> sums) override {
-    StagedMatrix staged_a(a), staged_b(b);
+  void do_sum_columns(const DenseOperand& a, MatrixView<const float> b, std::span<const Range> runs,
+                      MatrixView<double> of_runs, VectorView<FixedSum> sums) override {
+    staged::StagedOperand staged_a(a);
+    StagedMatrix staged_b(b);
     StagedMatrix staged_runs(of_runs);
     StagedVector staged_sums(sums);
     kernels_->sum_columns(staged_a.view(), staged_b.view(), runs, staged_runs.view(),

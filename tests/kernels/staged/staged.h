@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
+#include "kernels/dense.h"
 #include "src/tensor/buffer.h"
 
 #include <cstdint>
@@ -65,6 +66,32 @@ class StagedMatrix {
   MatrixView<T> host_;
   Index offset_;
   Buffer<Value> buffer_;
+};
+
+/// An operand on the GPU, with what it has of floats and bf16.
+class StagedOperand {
+ public:
+  explicit StagedOperand(const DenseOperand& host) : floats_(host.values), bf16_(host.bf16) {}
+  DenseOperand view() { return {floats_.view(), bf16_.view()}; }
+
+ private:
+  StagedMatrix<const float> floats_;
+  StagedMatrix<const Bfloat16> bf16_;
+};
+
+/// Where a result goes, in the same way.
+class StagedResult {
+ public:
+  explicit StagedResult(const DenseResult& host) : floats_(host.values), bf16_(host.bf16) {}
+  DenseResult view() { return {floats_.view(), bf16_.view()}; }
+  void back() const {
+    floats_.back();
+    bf16_.back();
+  }
+
+ private:
+  StagedMatrix<float> floats_;
+  StagedMatrix<Bfloat16> bf16_;
 };
 
 /// A run of elements on the GPU.

@@ -11,6 +11,8 @@ namespace norn {
 namespace {
 
 using staged::StagedMatrix;
+using staged::StagedOperand;
+using staged::StagedResult;
 using staged::StagedVector;
 using staged::TestDevice;
 
@@ -79,7 +81,7 @@ class StagedSources {
   std::span<const PoolingSource> views() const { return views_; }
 
  private:
-  std::deque<StagedMatrix<const float>> x_;
+  std::deque<StagedOperand> x_;
   std::vector<PoolingSource> views_;
 };
 
@@ -102,37 +104,34 @@ class StagedSums {
 class StagedPooling final : public PoolingKernels {
  private:
   void do_forward(const Pooling& pooling, std::span<const PoolingSource> sources,
-                  MatrixView<float> y) override {
+                  const DenseResult& y) override {
     const StagedSources staged_sources(sources);
-    StagedMatrix staged_y(y);
+    StagedResult staged_y(y);
     kernels_->forward(pooling, staged_sources.views(), staged_y.view());
     TestDevice::get().finish();
     staged_y.back();
   }
   void do_backward(const Pooling& pooling, std::span<const PoolingSource> sources,
-                   std::size_t source, MatrixView<const float> delta, MatrixView<float> dx,
+                   std::size_t source, const DenseOperand& delta, const DenseResult& dx,
                    Existing existing) override {
     const StagedSources staged_sources(sources);
-    StagedMatrix staged_delta(delta);
-    StagedMatrix staged_dx(dx);
+    StagedOperand staged_delta(delta);
+    StagedResult staged_dx(dx);
     kernels_->backward(pooling, staged_sources.views(), source, staged_delta.view(),
                        staged_dx.view(), existing);
     TestDevice::get().finish();
     staged_dx.back();
   }
   bool do_backward_through(const Pooling& pooling, std::span<const PoolingSource> sources,
-                           std::size_t source, MatrixView<const float> delta, const Activation& f,
-                           MatrixView<float> dx, MatrixView<Bfloat16> bf16) override {
+                           std::size_t source, const DenseOperand& delta, const Activation& f,
+                           const DenseResult& dx) override {
     const StagedSources staged_sources(sources);
-    StagedMatrix staged_delta(delta);
-    StagedMatrix staged_dx(dx);
-    StagedMatrix staged_bf16(bf16);
-    const bool done =
-        kernels_->backward_through(pooling, staged_sources.views(), source, staged_delta.view(), f,
-                                   staged_dx.view(), staged_bf16.view());
+    StagedOperand staged_delta(delta);
+    StagedResult staged_dx(dx);
+    const bool done = kernels_->backward_through(pooling, staged_sources.views(), source,
+                                                 staged_delta.view(), f, staged_dx.view());
     TestDevice::get().finish();
     staged_dx.back();
-    staged_bf16.back();
     return done;
   }
   void do_add_pair_sums(const PoolingSource& first, const PoolingSource& second,
