@@ -48,9 +48,8 @@ class StagedConvolution final : public ConvolutionKernels {
     TestDevice::get().finish();
     staged_term.back();
   }
-  void do_to_file_order(Index channels, MatrixView<const float> from,
-                        MatrixView<float> to) override {
-    StagedMatrix staged_from(from);
+  void do_to_file_order(Index channels, const DenseOperand& from, MatrixView<float> to) override {
+    StagedMatrix staged_from(from.values);
     StagedMatrix staged_to(to);
     kernels_->to_file_order(channels, staged_from.view(), staged_to.view());
     TestDevice::get().finish();
