@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/windows/given_delta.cuh"
 #include "kernels/cuda/windows/windows.cuh"
+#include "kernels/pooling.h"
 
 #include <type_traits>
 
