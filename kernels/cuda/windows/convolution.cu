@@ -317,7 +317,8 @@ class CudaConvolution final : public ConvolutionKernels {
   bool do_input_delta_through(const Window& window, const DenseOperand& delta,
                               MatrixView<const float> filters, const Activation& f, float kept,
                               const DenseOperand& x, const DenseResult& dx) override {
-    const std::optional<SignedSlopes> slopes = SignedSlopes::of(f, kept);
+    std::optional<SignedSlopes> slopes = SignedSlopes::of(f, kept);
+    if (x.cols() == 0) slopes = SignedSlopes{};
     if (!slopes) return false;
     if (!has_mirror(window, filters.rows)) {
       GivenDelta to{.dx = dx.values, .slopes = x.cols() > 0, .f = *slopes, .x = x.values};
