@@ -51,9 +51,9 @@ inline Window places_of(Index windows, Index depth) {
   return places;
 }
 inline Index rows_of_piece(Index depth, bool rounds) {
-  constexpr Index kLeast = 32, kMost = Index(1) << 20;
-  return std::clamp(kPieceBytes / (depth * Index(rounds ? sizeof(Bfloat16) : sizeof(float))),
-                    kLeast, kMost);
+  constexpr Index kWhole = 32, kMost = Index(1) << 20;
+  const Index rows = kPieceBytes / (depth * Index(rounds ? sizeof(Bfloat16) : sizeof(float)));
+  return std::clamp(rows / kWhole * kWhole, kWhole, kMost);
 }
 /// Examples whose windows are gathered back at a time, whole ones.
 inline Index examples_gathered(const Window& window, bool rounds) {

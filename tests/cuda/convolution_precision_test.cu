@@ -6,6 +6,7 @@
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/windows/window_product.h"
 #include "kernels/pointwise.h"
+#include "kernels/window_phases.h"
 #include "kernels/window_pieces.h"
 
 #include <algorithm>
@@ -351,7 +352,7 @@ TEST_P(ConvolutionInBf16Test, HasTheBitsOfRoundedFloats) {
   const auto kernels = cuda::make_convolution(stream(), *dense);
   const auto pointwise = cuda::make_pointwise(stream());
   const std::vector<Activation> functions{Relu{}, LeakyRelu{0.3f}, Linear{}};
-  int read = 0, written = 0, products = 0, gathered = 0;
+  int read = 0, written = 0, products = 0, phased = 0, gathered = 0;
   for (int round = 0; round < 120; ++round) {
     Window w = draw(round % 40 == 0);
     if (below(3) > 0) w.order = UnitOrder::channels_last;
@@ -390,7 +391,9 @@ TEST_P(ConvolutionInBf16Test, HasTheBitsOfRoundedFloats) {
       multiply_in_place(through.floats, kept);
       pointwise->cast_to_bf16(through.floats.view(), through.bf16());
       expect_bits(dx, through, "delta");
-      ++(window_pieces::has_mirror(w, k) ? products : gathered);
+      ++(window_pieces::has_mirror(w, k) ? products
+         : window_phases::can_read(w, k) ? phased
+                                         : gathered);
     }
     Matrix term = make(k, filters.cols), expected = make(k, filters.cols);
     kernels->gradient(w, delta.operand(), of_x, 0.5f, term.view());
@@ -406,7 +409,7 @@ TEST_P(ConvolutionInBf16Test, HasTheBitsOfRoundedFloats) {
     turned_floats.fetch();
     EXPECT_TRUE(turned.host == turned_floats.host) << "file order";
   }
-  EXPECT_GT(std::min({read, written, products, gathered}), 0);
+  EXPECT_GT(std::min({read, written, products, phased, gathered}), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpu, ConvolutionInBf16Test, ::testing::Values(Precision::bf16),

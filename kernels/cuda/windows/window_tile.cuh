@@ -37,34 +37,74 @@ struct ThreadPlace {
   __device__ int col() const { return lane % 4 * 2; }
 };
 
-/// What dropout leaves of a thread's values.
-struct Dropped {
-  Index example[2][2];  ///< of its rows, as the mask counts them
-  int place[2][2];
-
-  __device__ Dropped(const WindowResult& to, int row) {
-    if (!to.dropout.drops()) return;
+/// What dropout leaves of a thread's values, two rows and two columns at a time. Of places four of
+/// which have one Philox block, four lanes in a column draw one block each and exchange the words.
+class Dropped {
+ public:
+  struct Four {
+    Pack<float, 2> row[2];  ///< eight rows apart
+  };
+  __device__ Dropped(const WindowResult& to, int row) : mask_(to.dropout) {
+    if (!mask_.drops()) return;
+    const auto places = unsigned(mask_.places);
+    shares_ = places % 4 == 0 && to.first_row % 4 == 0;
 #pragma unroll
     for (int half = 0; half < 2; ++half)
 #pragma unroll
       for (int below = 0; below < 2; ++below) {
         const auto r = unsigned(to.first_row) + unsigned(row + 64 * half + 8 * below);
-        const auto places = unsigned(to.dropout.places);
-        example[half][below] = to.dropout.first_row + r / places;
-        place[half][below] = int(r % places);
+        example_[half][below] = std::uint64_t(mask_.first_row + r / places);
+        place_[half][below] = int(r % places);
       }
   }
-  __device__ Pack<float, 2> operator()(const DropoutMask& mask, int half, int below, int col,
-                                       Pack<float, 2> value) const {
+  /// By a whole warp.
+  __device__ void apply(int half, int col, Four& value) const {
+    float chance[4];
+    if (shares_)
+      draw_together(half, col, chance);
+    else
 #pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const Index unit = Index(col + i) * mask.places + place[half][below];
-      const float chance =
-          mask.random.uniform(std::uint64_t(example[half][below]), std::uint64_t(unit));
-      value.value[i] = mask.value(chance, value.value[i]);
+      for (int item = 0; item < 4; ++item)
+        chance[item] = mask_.random.uniform(example_[half][item / 2], unit(half, col, item));
+#pragma unroll
+    for (int item = 0; item < 4; ++item) {
+      float& x = value.row[item / 2].value[item % 2];
+      x = mask_.value(chance[item], x);
     }
-    return value;
   }
+
+ private:
+  /// In the order of files.
+  __device__ std::uint64_t unit(int half, int col, int item) const {
+    return std::uint64_t(Index(col + item % 2) * mask_.places + place_[half][item / 2]);
+  }
+  static __device__ float pick(const float (&of)[4], int which) {
+    const float low = which & 1 ? of[1] : of[0], high = which & 1 ? of[3] : of[2];
+    return which & 2 ? high : low;
+  }
+  /// Member m of four lanes draws for item m of all of them; word w of a block is member w's. In
+  /// turn t a member gets what member m + t drew.
+  __device__ void draw_together(int half, int col, float (&chance)[4]) const {
+    const int lane = int(threadIdx.x) % 32, member = lane / 4 % 4;
+    const std::uint64_t own = member & 1 ? unit(half, col, 1) : unit(half, col, 0);
+    const std::uint64_t below = member & 1 ? unit(half, col, 3) : unit(half, col, 2);
+    const Philox::Block drawn = mask_.random.block(
+        (member & 2 ? below : own) / 4, member & 2 ? example_[half][1] : example_[half][0]);
+    float words[4], turns[4];
+#pragma unroll
+    for (int w = 0; w < 4; ++w) words[w] = Philox::uniform(drawn.word[w]);
+#pragma unroll
+    for (int turn = 0; turn < 4; ++turn)
+      turns[turn] = __shfl_sync(0xFFFFFFFFu, pick(words, (member - turn) & 3),
+                                lane + (((member + turn) & 3) - member) * 4);
+#pragma unroll
+    for (int item = 0; item < 4; ++item) chance[item] = pick(turns, (item - member) & 3);
+  }
+
+  const DropoutMask& mask_;
+  std::uint64_t example_[2][2];  ///< of the thread's rows, as the mask counts them
+  int place_[2][2];
+  bool shares_ = false;
 };
 
 /// Floats, with a bf16 copy beside: a thread writes two columns at a time, a quad of them 32 bytes.
@@ -153,18 +193,22 @@ class Bf16Tile {
       if (to.bias.data != nullptr && col < int(to.bf16.cols))
         bias = make_float2(__ldg(to.bias.data + col), __ldg(to.bias.data + col + 1));
 #pragma unroll
-      for (int half = 0; half < 2; ++half)
+      for (int half = 0; half < 2; ++half) {
+        const auto at = [&](int below) {
+          return address(half, thread.row() + 8 * below, 8 * j) + 2 * thread.col();
+        };
+        Dropped::Four value;
 #pragma unroll
         for (int below = 0; below < 2; ++below) {
-          const std::uint32_t at =
-              address(half, thread.row() + 8 * below, 8 * j) + 2 * thread.col();
           float2 y{};
-          if (to.takes_slope()) y = read(at);
-          Pack<float, 2> value{sum[half][4 * j + 2 * below], sum[half][4 * j + 2 * below + 1]};
-          value = finished(to, value, bias, y);
-          if (to.dropout.drops()) value = dropped(to.dropout, half, below, col, value);
-          write(at, value);
+          if (to.takes_slope()) y = read(at(below));
+          value.row[below] = finished(
+              to, {sum[half][4 * j + 2 * below], sum[half][4 * j + 2 * below + 1]}, bias, y);
         }
+        if (to.dropout.drops()) dropped.apply(half, col, value);
+#pragma unroll
+        for (int below = 0; below < 2; ++below) write(at(below), value.row[below]);
+      }
     }
   }
   /// Rows and columns beyond the result's are left out.

@@ -2,6 +2,7 @@
 // The largest of each kind, over all convolutions and what they do.
 #include "src/engine/plan/window_workspace.h"
 
+#include "kernels/window_phases.h"
 #include "kernels/window_pieces.h"
 #include "src/step/layers/example_edges.h"
 #include "src/tensor/example_partition.h"
@@ -36,7 +37,7 @@ class Needs {
   }
   /// Memory that is asked for again grows by a quarter.
   Index bytes() const {
-    const Index floats = piece_ + filters_;
+    const Index floats = piece_ + filters_ + mirrored_;
     const Index halves = rounded_piece_ + rounded_delta_ + rounded_filters_ + operands_ + images_;
     return (floats * Index(sizeof(float)) + halves * Index(sizeof(Bfloat16))) * 5 / 4;
   }
@@ -93,8 +94,19 @@ class Needs {
     raise(filters_, runs * gradient_slices(window, filters, examples) * filters * window.taps() *
                         padded_channels<Bfloat16>(window));
   }
+  void add_phases(const Window& window, Index filters) {
+    const Index units = window.places() * window.channels;
+    raise(mirrored_,
+          std::min(facts_.example_capacity(), window_phases::examples_at_once(units)) * units);
+    for (Index number = 0; number < window_phases::count(window); ++number) {
+      const Window of = window_phases::window_of(window, number, filters);
+      const Index padded = rounds_ ? padded_channels<Bfloat16>(of) : padded_channels<float>(of);
+      raise(rounds_ ? rounded_filters_ : filters_, window.channels * of.taps() * padded);
+    }
+  }
   // Windows that are written out, and the operands of that.
   void add_delta(const Window& window, Index filters) {
+    if (reads_ && window_phases::can_read(window, filters)) return add_phases(window, filters);
     const Index rows = std::min(facts_.example_capacity(), examples_gathered(window, rounds_)) *
                        window.out_places();
     raise(piece_, rows * depth_of(window));
@@ -105,7 +117,7 @@ class Needs {
   const StepFacts& facts_;
   bool rounds_;  ///< operands to bf16
   bool reads_;   ///< windows where they stand
-  Index piece_ = 0, filters_ = 0;
+  Index piece_ = 0, filters_ = 0, mirrored_ = 0;
   Index rounded_piece_ = 0, rounded_delta_ = 0, rounded_filters_ = 0, operands_ = 0;
   Index images_ = 0;
 };
