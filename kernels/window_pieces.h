@@ -120,6 +120,25 @@ Index padded_channels(const Window& window) {
   return round_up(window.channels, kBox<T>);
 }
 
+/// Of such images whose windows stride: places of which each has `stride` of theirs along each axis
+/// as channels, and the windows of them, which do not stride.
+inline Window folded(const Window& window) {
+  Window of;
+  for (std::size_t a = 0; a < 2; ++a) {
+    of.out[a] = window.out[a];
+    of.kernel[a] = quotient_up(window.kernel[a], window.stride[a]);
+    of.in[a] = of.out[a] + of.kernel[a] - 1;
+  }
+  of.channels = 4 * window.stride[0] * window.stride[1];
+  of.order = UnitOrder::channels_last;
+  return of;
+}
+/// Whether products read them so.
+inline bool can_fold(const Window& window, Index filters, bool rounds) {
+  return writes_places(window, rounds) && window.in[2] == 1 && window.kernel[2] == 1 &&
+         window.out[2] == 1 && can_read(folded(window), filters);
+}
+
 /// In how many slices of the windows a gradient in bfloat16 is summed then, so that its tiles of
 /// 128 x 128 fill a device: two for each multiprocessor of an H100.
 inline Index gradient_slices(const Window& window, Index filters, Index examples) {

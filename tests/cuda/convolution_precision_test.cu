@@ -69,21 +69,26 @@ class ConvolutionPrecisionTest : public ::testing::TestWithParam<Precision> {
   }
 
   /// Images; large ones have more windows than a piece takes. Of some as many windows as places, of
-  /// others filters as large as the image.
+  /// others filters as large as the image, or few channels and long strides.
   Window draw(bool is_large) {
     Window w;
-    const Index kind = below(5);
+    const Index kind = is_large ? 5 : below(5);
+    const bool is_same = is_large || kind < 2, is_whole = kind == 2, is_first = kind == 3;
     for (std::size_t a = 0; a < 2; ++a) {
-      const bool is_same = is_large || kind < 2, is_whole = !is_large && kind == 2;
-      w.in[a] = is_large ? 80 + below(30) : 1 + below(17);
-      w.kernel[a] = is_large ? 3 : is_whole ? w.in[a] : is_same ? 1 + 2 * below(4) : 1 + below(7);
-      w.stride[a] = is_same ? 1 : 1 + below(3);
+      w.in[a] = is_large ? 80 + below(30) : is_first ? 5 + below(30) : 1 + below(17);
+      w.kernel[a] = is_large   ? 3
+                    : is_whole ? w.in[a]
+                    : is_same  ? 1 + 2 * below(4)
+                               : 1 + below(is_first ? 11 : 7);
+      w.stride[a] = is_same ? 1 : is_first ? one_of({2, 4}) : 1 + below(3);
       w.padding[a] = is_same ? w.kernel[a] / 2 : is_whole ? 0 : below(w.kernel[a]);
       const Index room = w.in[a] + 2 * w.padding[a] - w.kernel[a];
       w.out[a] = room < 0 ? 1 : room / w.stride[a] + 1;
     }
-    w.channels = is_large ? one_of({56, 64}) : one_of({1, 3, 8, 20, 32, 40, 64, 96, 136});
-    w.order = below(3) == 0 ? UnitOrder::file : UnitOrder::channels_last;
+    w.channels = is_large   ? one_of({3, 56, 64})
+                 : is_first ? one_of({3, 4})
+                            : one_of({1, 3, 8, 20, 32, 40, 64, 96, 136});
+    w.order = is_first || below(3) == 0 ? UnitOrder::file : UnitOrder::channels_last;
     return w;
   }
   static std::string text(const Window& w, Index k, Index e) {
@@ -352,10 +357,10 @@ TEST_P(ConvolutionInBf16Test, HasTheBitsOfRoundedFloats) {
   const auto kernels = cuda::make_convolution(stream(), *dense);
   const auto pointwise = cuda::make_pointwise(stream());
   const std::vector<Activation> functions{Relu{}, LeakyRelu{0.3f}, Linear{}};
-  int read = 0, written = 0, products = 0, phased = 0, gathered = 0;
+  int read = 0, written = 0, folded = 0, products = 0, phased = 0, gathered = 0;
   for (int round = 0; round < 120; ++round) {
     Window w = draw(round % 40 == 0);
-    if (below(3) > 0) w.order = UnitOrder::channels_last;
+    if (w.channels > 4 && below(3) > 0) w.order = UnitOrder::channels_last;
     const Index e = 1 + below(9), taps = w.taps(), outs = w.out_places();
     const Index k = one_of({32, 40, 64, 72, 96, 128, 136, 160, 192, 200, 264});
     const Activation& f = functions[std::size_t(below(Index(functions.size())))];
@@ -378,11 +383,13 @@ TEST_P(ConvolutionInBf16Test, HasTheBitsOfRoundedFloats) {
     const MatrixView<float> of_windows{z.floats.gpu.data(), e * outs, k, k};
     pointwise->activate(f, dropout, of_windows, {.bf16 = {z.copy.gpu.data(), e * outs, k, k}});
     reads ? expect_bits(y, z, "outputs") : expect_near(y, z, w.channels * taps);
-    ++(reads ? read : written);
+    ++(reads ? read : window_pieces::can_fold(w, k, true) ? folded : written);
     const bool has_slope = below(3) > 0;
     const MatrixView<float> empty{nullptr, e, 0, 0};
     const DenseOperand of_slope = has_slope ? DenseOperand(x.both()) : DenseOperand(empty);
-    const float kept = has_slope && below(2) == 0 ? 1.25f : 1.0f;
+    // Dropout keeps only what has a slope of 1.
+    const bool keeps = has_slope && !std::holds_alternative<LeakyRelu>(f) && below(2) == 0;
+    const float kept = keeps ? 1.25f : 1.0f;
     if (kernels->input_delta_through(w, delta.operand(), filters.view(), f, kept, of_slope,
                                      dx.result())) {
       kernels->input_delta(w, delta.floats.view(), filters.view(), through.floats.view(),
@@ -409,7 +416,7 @@ TEST_P(ConvolutionInBf16Test, HasTheBitsOfRoundedFloats) {
     turned_floats.fetch();
     EXPECT_TRUE(turned.host == turned_floats.host) << "file order";
   }
-  EXPECT_GT(std::min({read, written, products, phased, gathered}), 0);
+  EXPECT_GT(std::min({read, written, folded, products, phased, gathered}), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpu, ConvolutionInBf16Test, ::testing::Values(Precision::bf16),

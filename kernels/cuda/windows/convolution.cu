@@ -34,6 +34,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
                 const WindowResult& to) {
     const MatrixView<float> z = to.result;
     if (reads_windows(window, z.cols)) return multiply_read(window, x, filters, to);
+    if (folds(window, z.cols)) return multiply_folded(window, x.values, filters, to);
     for_pieces(window, x.rows(), [&](Index first, Index count) {
       const DenseOperand piece = windows(window, x, first, count);
       if (to.bias.empty())
@@ -41,6 +42,17 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
       else
         rows_.affine(piece, filters, to.bias, z.row_range(first, count));
     });
+  }
+
+  void multiply_folded(const Window& window, MatrixView<const float> x, const DenseOperand& filters,
+                       const WindowResult& to) {
+    const Window of = folded(window);
+    const Index most = examples_of_piece(of.places() * of.channels);
+    for (Index first = 0; first < x.rows; first += most) {
+      const Index count = std::min(most, x.rows - first);
+      multiply_windows(stream_, of, folded_images(window, x.row_range(first, count)), filters.bf16,
+                       to.of_examples({first, first + count}, of.out_places()));
+    }
   }
 
   /// Results in bf16 alone of windows that are written out: those are images of one place each.
@@ -91,7 +103,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
                              const Activation& f, const DropoutMask& dropout,
                              const DenseResult& y) override {
     const std::optional<SignedSlopes> slopes = SignedSlopes::of(f);
-    const bool reads = reads_windows(window, filters.rows);
+    const bool reads = reads_windows(window, filters.rows) || folds(window, filters.rows);
     if (!slopes || ((!reads || dropout.drops()) && !y.is_bf16_alone())) return false;
     const Index places = window.out_places();
     const DenseOperand w = turned(window, filters);
@@ -223,6 +235,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
     const Index windows_of_all = x.rows() * window.out_places();
     if (windows_of_all > 0 && rounds()) {
       if (reads_windows(window, term.rows)) return gradient_read(window, delta, x, scale, term);
+      if (folds(window, term.rows)) return gradient_folded(window, delta, x, scale, term);
       if (fills_tiles(term.rows) && device_reads_windows())
         return gradient_written(window, delta, x, scale, term);
     }
@@ -282,6 +295,23 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
       do_gradient(window, delta.row_range(runs[run].begin, runs[run].count()),
                   x.row_range(runs[run].begin, runs[run].count()), scale, term(run));
     return true;
+  }
+  void gradient_folded(const Window& window, const DenseOperand& delta, const DenseOperand& x,
+                       float scale, MatrixView<float> term) {
+    const Window of = folded(window);
+    const FilterColumns columns = of_read(of);
+    const Index slices = gradient_slices(of, term.rows, x.rows());
+    const MatrixView<float> parts = slices_of(slices, term.rows, columns.depth);
+    multiply_window_slices(stream_, of,
+                           by_places(round(delta, rounded_delta_), of.out_places(), term.rows),
+                           folded_images(window, x.values), 1, slices, parts);
+    for_cells(stream_, "add folded slices", term.rows, columns.depth,
+              AddFoldedSlices{{int(of.channels), int(columns.padded), int(of.taps())},
+                              FoldMap(window, of),
+                              parts,
+                              int(slices),
+                              scale,
+                              term});
   }
   /// The slices of all pieces, one behind the other.
   void gradient_written(const Window& window, const DenseOperand& delta, const DenseOperand& x,

@@ -3,6 +3,7 @@
 // that are written out.
 #pragma once
 
+#include "kernels/cuda/windows/fold_cells.cuh"
 #include "kernels/cuda/windows/window_cells.cuh"
 #include "kernels/cuda/windows/window_product.h"
 #include "kernels/dense.h"
@@ -64,6 +65,9 @@ class WindowOperands {
         rounds() ? padded_channels<Bfloat16>(window) : padded_channels<float>(window);
     return {padded, window.taps() * padded};
   }
+  bool folds(const Window& window, Index filters) const {
+    return can_fold(window, filters, rounds()) && device_reads_windows();
+  }
   FilterColumns of_written(const Window& window) const {
     return {written_channels(window, rounds()), written_depth(window, rounds())};
   }
@@ -94,8 +98,25 @@ class WindowOperands {
   }
   /// For products whose windows are read where they stand or written out.
   DenseOperand turned(const Window& window, MatrixView<const float> filters) {
+    if (folds(window, filters.rows)) return folded_filters(window, filters);
     const bool reads = reads_windows(window, filters.rows);
     return turned(window, filters, reads ? of_read(window) : of_written(window));
+  }
+  DenseOperand folded_filters(const Window& window, MatrixView<const float> filters) {
+    const Window of = folded(window);
+    return make_filters(of, filters.rows, of_read(of),
+                        [&]<typename T>(const TapColumns& columns, MatrixView<T> to) {
+                          for_cells(stream_, "fold filters", to.rows, to.cols,
+                                    FoldFilters<T>{columns, FoldMap(window, of), filters, to});
+                        });
+  }
+  MatrixView<const Bfloat16> folded_images(const Window& window, MatrixView<const float> x) {
+    const Window of = folded(window);
+    const Index width = of.places() * of.channels;
+    const MatrixView<Bfloat16> images{images_.reserve(x.rows * width), x.rows, width, width};
+    for_cells(stream_, "fold images", x.rows, width / 4,
+              FoldImages{FoldMap(window, of), x, images});
+    return images;
   }
   /// The filter fastest.
   DenseOperand mirrored(const Window& mirror, Index channels, MatrixView<const float> filters) {

@@ -46,6 +46,9 @@ class Needs {
   bool reads(const Window& window, Index filters) const {
     return reads_ && can_read(window, filters);
   }
+  bool folds(const Window& window, Index filters) const {
+    return reads_ && can_fold(window, filters, rounds_);
+  }
   static void raise(Index& most, Index elements) { most = std::max(most, elements); }
   Index rows_of(const Window& window, Index examples) const {
     return std::min(examples * window.out_places(),
@@ -70,18 +73,33 @@ class Needs {
       raise(rounded_filters_, filters * window.taps() * padded_channels<Bfloat16>(window));
       return;
     }
+    if (folds(window, filters)) {
+      const Window of = folded(window);
+      const Index width = of.places() * of.channels;
+      raise(images_, width * std::min(facts_.example_capacity(), examples_of_piece(width)));
+      return raise(rounded_filters_, filters * of.taps() * padded_channels<Bfloat16>(of));
+    }
     write(window, facts_.example_capacity());
     raise(rounds_ ? rounded_filters_ : filters_, filters * written_depth(window, rounds_));
   }
   void add_gradient(const Window& window, Index filters, bool is_rounded, bool has_delta) {
     const Index examples = ExamplePartition::make(facts_.batch()).run_length();
+    if (folds(window, filters)) {
+      const Window of = folded(window);
+      raise(images_, examples * of.places() * of.channels);
+      raise(filters_, gradient_slices(of, filters, examples) * filters * of.taps() *
+                          padded_channels<Bfloat16>(of));
+      if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
+      return;
+    }
     if (!rounds_ || !reads(window, filters)) {
       write(window, examples);
-      const Index depth = written_depth(window, rounds_);
-      raise(filters_, filters * depth);
-      if (!rounds_) return;
-      raise(operands_, rows_of(window, examples) * filters);
-      if (!fills_tiles(filters)) return;
+      const Index rows = rows_of(window, examples), depth = written_depth(window, rounds_);
+      if (!rounds_ || !fills_tiles(filters)) {
+        raise(filters_, filters * depth);
+        if (rounds_) raise(operands_, rows * filters);
+        return;
+      }
       const Index pieces = quotient_up(examples * window.out_places(), rows_of_piece(depth, true));
       raise(filters_,
             pieces * written_slices(window, filters) * filters * round_up(depth, kBox<Bfloat16>));
