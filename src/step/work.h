@@ -25,6 +25,7 @@ struct Work {
   Kind kind = Kind::pass;
   const char* stage = "";
   double flops = 0.0;
+  double filled = 1.0;  ///< the share that they are of what is multiplied in whole tiles
   double bytes = 0.0;
   double gathered = 0.0;   ///< bytes that are read more than once and mostly stand in a cache
   double evaluated = 0.0;  ///< outputs whose cost and delta are formed

@@ -69,7 +69,7 @@ class StepTimes {
     const double calls = 1e-6 * work.calls;
     switch (work.kind) {
       case product:
-        return std::max(flop_seconds(work.flops, rates_.product_share), moving) +
+        return std::max(flop_seconds(work.flops / work.filled, rates_.product_share), moving) +
                calls * device_.calls.product_microseconds;
       case loss_product:
         return std::max(flop_seconds(work.flops, rates_.output_share), moving) + evaluating +
@@ -204,7 +204,8 @@ PlanSettings settings_on(const MachineDescription& machine, Precision precision,
   settings.device = {.block_rule = device.is_gpu ? cuda_block_rule() : BlockRule{},
                      .is_host = !device.is_gpu,
                      .casts_operands = precision == Precision::bf16,
-                     .transposes_operands = precision == Precision::tf32};
+                     .transposes_operands = precision == Precision::tf32,
+                     .computes_in_bf16 = precision == Precision::bf16};
   return settings;
 }
 

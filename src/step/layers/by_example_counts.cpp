@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ops of layers by example use, do and exchange.
+#include "kernels/window_phases.h"
 #include "src/step/layers/by_example.h"
 #include "src/step/layers/example_edges.h"
+#include "src/step/layers/window_tiles.h"
 #include "src/step/program.h"
 
 #include <algorithm>
@@ -16,16 +18,33 @@ double runs_of(const StepFacts& facts) {
   return double(facts.filled_runs(facts.batch())[std::size_t(facts.settings().rank)]);
 }
 
+// What a product of windows reads and writes beside weights: activations and deltas of the edge's
+// two layers, as products read them. Phases come and go as floats.
+double bytes_of_windows(const StepFacts& facts, int edge, WindowProduct product) {
+  const int layer = facts.edge(edge).destination, source = facts.edge(edge).source;
+  const double each = facts.device().computes_in_bf16 ? kBf16 : kFloat;
+  const double here = own_rows_of(facts, layer) * each, there = own_rows_of(facts, source) * each;
+  if (product != WindowProduct::input_delta) return here + there;
+  const bool has_phases = window_phases::can_read(facts.window(edge), facts.channels(layer));
+  return here + 2.0 * there + (has_phases ? 2.0 * own_rows_of(facts, source) * kFloat : 0.0);
+}
+
 // A product of the own examples with the whole weights of an edge.
-void count_product(const StepFacts& facts, WorkList& list, const char* stage, int edge) {
+void count_product(const StepFacts& facts, WorkList& list, const char* stage, int edge,
+                   WindowProduct product) {
   const auto weights = double(weights_of(facts, edge));
   const auto places = double(facts.places(facts.edge(edge).destination));
   list.add({.kind = Work::Kind::product,
             .stage = stage,
             .flops = 2.0 * double(facts.own_examples(facts.batch()).count()) * places * weights,
+            .filled = facts.is_convolution(facts.edge(edge).destination)
+                          ? tiles_filled(facts, edge, product)
+                          : 1.0,
             .bytes = weights * kFloat,
             .calls = runs_of(facts),
             .edge = edge});
+  if (facts.is_convolution(facts.edge(edge).destination))
+    list.pass(stage, bytes_of_windows(facts, edge, product), 0.0);
 }
 
 void list_sources(TensorUses& uses, int layer) {
@@ -52,7 +71,8 @@ void ExampleForward::tensors(TensorUses& uses) const {
 }
 
 void ExampleForward::work(const StepFacts& facts, WorkList& list) const {
-  for (int edge : facts.matrices(layer)) count_product(facts, list, "hidden forward", edge);
+  for (int edge : facts.matrices(layer))
+    count_product(facts, list, "hidden forward", edge, WindowProduct::outputs);
   const LayerDescriptor& descriptor = facts.layer(layer);
   if (!facts.activates_in_product(layer) && !facts.rows_in_bf16(layer))
     list.pass("activation",
@@ -132,7 +152,8 @@ void SendByExample::tensors(TensorUses& uses) const {
 
 void SendByExample::work(const StepFacts& facts, WorkList& list) const {
   for (int edge : facts.matrices(layer))
-    if (sends_delta(facts, edge)) count_product(facts, list, "input delta", edge);
+    if (sends_delta(facts, edge))
+      count_product(facts, list, "input delta", edge, WindowProduct::input_delta);
 }
 
 void UpdateByOwners::tensors(TensorUses& uses) const {
@@ -157,7 +178,7 @@ void UpdateByOwners::tensors(TensorUses& uses) const {
 
 void UpdateByOwners::work(const StepFacts& facts, WorkList& list) const {
   for (int edge : facts.matrices(layer)) {
-    count_product(facts, list, "weight update", edge);
+    count_product(facts, list, "weight update", edge, WindowProduct::gradient);
     const Index of_channel = weights_of(facts, edge) / facts.channels(layer);
     const auto weights = double(of_channel * facts.units(layer));
     const double update = facts.is_shared(edge) ? 3.0 * kFloat : list.update_bytes(edge);

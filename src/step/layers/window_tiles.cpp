@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// The speeds of narrow tiles are those that docs/developer/lab/gpu_step.md has of an H200.
+#include "src/step/layers/window_tiles.h"
+
+#include "kernels/window_phases.h"
+#include "kernels/window_pieces.h"
+
+#include <algorithm>
+
+namespace norn::step {
+namespace {
+
+using namespace window_pieces;
+
+constexpr Index kTile = 128;
+constexpr Index kChannels = kBox<Bfloat16>;
+
+// Columns of filters at the speed of full tiles.
+double columns_of(Index filters) {
+  constexpr double kOf96 = 0.72, kOf64 = 0.55;
+  const auto cost = [&](Index width, double speed) {
+    return double(round_up(filters, width)) / speed;
+  };
+  if (round_up(filters, 64) < std::min(round_up(filters, 96), round_up(filters, kTile)))
+    return cost(64, kOf64);
+  return round_up(filters, 96) < round_up(filters, kTile) ? cost(96, kOf96) : cost(kTile, 1.0);
+}
+
+// What is computed for a window.
+double product_of(const Window& window, Index filters) {
+  if (can_fold(window, filters, true)) return product_of(folded(window), filters);
+  const Index depth = can_read(window, filters) ? window.taps() * padded_channels<Bfloat16>(window)
+                                                : round_up(written_depth(window, true), kChannels);
+  return double(depth) * columns_of(filters);
+}
+
+double input_delta_of(const Window& window, Index filters) {
+  if (has_mirror(window, filters)) return product_of(mirror_of(window, filters), window.channels);
+  double all = 0.0;  // of all places, for each window
+  for (Index number = 0; number < window_phases::count(window); ++number) {
+    const Window of = window_phases::window_of(window, number, filters);
+    if (of.taps() > 0) all += double(of.out_places()) * product_of(of, window.channels);
+  }
+  return all / double(window.out_places());
+}
+
+double gradient_of(const Window& window, Index filters) {
+  constexpr double kSpeed = 0.88, kOf64 = 0.8;
+  if (can_fold(window, filters, true)) return gradient_of(folded(window), filters);
+  const Index depth = can_read(window, filters) ? window.taps() * padded_channels<Bfloat16>(window)
+                                                : written_depth(window, true);
+  const double rows =
+      filters <= kChannels ? double(kChannels) / kOf64 : double(round_up(filters, kTile));
+  return double(round_up(depth, kTile)) * rows / kSpeed;
+}
+
+}  // namespace
+
+double tiles_filled(const StepFacts& facts, int edge, WindowProduct product) {
+  const Index filters = facts.channels(facts.edge(edge).destination);
+  if (!facts.device().computes_in_bf16 || !fills_tiles(filters)) return 1.0;
+  const Window window = facts.window(edge);
+  const double used = double(window.taps() * window.channels) * double(filters);
+  switch (product) {
+    case WindowProduct::outputs:
+      return used / product_of(window, filters);
+    case WindowProduct::input_delta:
+      return used / input_delta_of(window, filters);
+    default:
+      return used / gradient_of(window, filters);
+  }
+}
+
+}  // namespace norn::step
