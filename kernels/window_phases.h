@@ -63,7 +63,8 @@ inline bool can_read(const Window& window, Index filters) {
 
 /// Examples of so many units whose phases are made at a time.
 inline Index examples_at_once(Index units) {
-  return std::max<Index>(1, 2 * window_pieces::kPieceBytes / (units * Index(sizeof(float))));
+  constexpr Index kMost = Index(256) << 20;  // bytes
+  return std::max<Index>(1, kMost / (units * Index(sizeof(float))));
 }
 
 }  // namespace norn::window_phases

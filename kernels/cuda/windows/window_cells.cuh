@@ -259,6 +259,7 @@ struct AddSlices {
     const int tap = column / columns.padded, c = column % columns.padded;
     if (c >= columns.used || tap >= columns.taps) return;
     double sum = 0.0;
+#pragma unroll 8  // loads on their way together
     for (int slice = 0; slice < slices; ++slice)
       sum += double(parts(slice * term.rows + k, column));
     term(k, Index(c) * columns.taps + tap) = float(double(scale) * sum);
