@@ -216,6 +216,30 @@ inline Recipe pooling_recipe() {
   return recipe;
 }
 
+/// Convolutions and poolings as wide as tiles want them, which a GPU may have in bf16 alone: with
+/// dropout, strides, responses, means, and images whose windows stride.
+inline Recipe wide_convolution_recipe() {
+  using enum PoolingFunction;
+  Recipe recipe = recipe_base("wide convolution", Momentum{}, 0.003f);
+  recipe.inputs = {.name = "dense", .sparse = false};
+  LayerDescriptor image = input_layer("In", 1);
+  image.extent = {15, 13, 3, 1};
+  image.dimensions = 3;
+  recipe.network.layers = {image,
+                           convolution("First", 32, 3, 1, {"In"}),
+                           convolution("Second", 40, 3, 2, {"First"}),
+                           pooling_layer("Responses", lrn, {"Second"}),
+                           pooling("Largest", max, 3, 2, {"Responses"}),
+                           convolution("Third", 32, 3, 1, {"Largest"}),
+                           convolution("Folded", 32, 7, 4, {"In"}),
+                           pooling("Mean", average, 2, 2, {"Folded"}),
+                           hidden_layer("Full", 41, {"Third", "Mean"}),
+                           output_layer("Out", 53, {"Full"}, SoftMax{})};
+  recipe.network.layers[1].dropout = 0.2f;
+  recipe.network.layers[2].activation = Activation(LeakyRelu{0.1f});
+  return recipe;
+}
+
 /// An image and clicks that rank items together: batches of 100 and a short last one.
 inline Recipe images_and_clicks_recipe() {
   using enum PoolingFunction;
@@ -362,6 +386,7 @@ inline std::vector<Recipe> all_recipes() {
   all.push_back(convolution_recipe());
   all.push_back(factored_recipe(FactoredRule::newton, Adam{}));
   all.push_back(pooling_recipe());
+  all.push_back(wide_convolution_recipe());
   all.push_back(images_and_clicks_recipe());
   all.insert(all.end(), {recipe_with_weights_of_entries(), towers_recipe(),
                          recipe_with_features(true), recipe_with_features(false)});

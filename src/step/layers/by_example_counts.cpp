@@ -44,7 +44,7 @@ void count_product(const StepFacts& facts, WorkList& list, const char* stage, in
             .calls = runs_of(facts),
             .edge = edge});
   if (facts.is_convolution(facts.edge(edge).destination))
-    list.pass(stage, bytes_of_windows(facts, edge, product), 0.0);
+    list.pass(stage, bytes_of_windows(facts, edge, product));
 }
 
 void list_sources(TensorUses& uses, int layer) {
