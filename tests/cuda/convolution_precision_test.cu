@@ -341,6 +341,24 @@ class ConvolutionInBf16Test : public ConvolutionPrecisionTest {
           << "gradient of run " << r << " of " << run << " examples each";
     }
   }
+  void expect_file_order(ConvolutionKernels& kernels, Alone& delta, Index k) {
+    Matrix turned = make(delta.floats.rows, delta.floats.cols);
+    Matrix of_floats = make(delta.floats.rows, delta.floats.cols);
+    kernels.to_file_order(k, delta.operand(), turned.view());
+    kernels.to_file_order(k, delta.floats.view(), of_floats.view());
+    turned.fetch();
+    of_floats.fetch();
+    EXPECT_TRUE(turned.host == of_floats.host) << "file order";
+  }
+  void expect_gradient(ConvolutionKernels& kernels, const Window& w, Alone& delta,
+                       const DenseOperand& of_x, Alone& x, Index k) {
+    Matrix term = make(k, w.channels * w.taps()), expected = make(k, term.cols);
+    kernels.gradient(w, delta.operand(), of_x, 0.5f, term.view());
+    kernels.gradient(w, delta.floats.view(), x.floats.view(), 0.5f, expected.view());
+    term.fetch();
+    expected.fetch();
+    EXPECT_TRUE(term.host == expected.host) << "gradient";
+  }
   /// Sums in another order, rounded.
   static void expect_near(Alone& found, Alone& expected, Index terms) {
     const std::vector<Bfloat16> a = found.fetch(), b = expected.fetch();
@@ -402,19 +420,9 @@ TEST_P(ConvolutionInBf16Test, HasTheBitsOfRoundedFloats) {
          : window_phases::can_read(w, k) ? phased
                                          : gathered);
     }
-    Matrix term = make(k, filters.cols), expected = make(k, filters.cols);
-    kernels->gradient(w, delta.operand(), of_x, 0.5f, term.view());
-    kernels->gradient(w, delta.floats.view(), x.floats.view(), 0.5f, expected.view());
-    term.fetch();
-    expected.fetch();
-    EXPECT_TRUE(term.host == expected.host) << "gradient";
+    expect_gradient(*kernels, w, delta, of_x, x, k);
     expect_gradients(*kernels, w, delta, of_x, x.floats, k);
-    Matrix turned = make(e, outs * k), turned_floats = make(e, outs * k);
-    kernels->to_file_order(k, delta.operand(), turned.view());
-    kernels->to_file_order(k, delta.floats.view(), turned_floats.view());
-    turned.fetch();
-    turned_floats.fetch();
-    EXPECT_TRUE(turned.host == turned_floats.host) << "file order";
+    expect_file_order(*kernels, delta, k);
   }
   EXPECT_GT(std::min({read, written, folded, products, phased, gathered}), 0);
 }

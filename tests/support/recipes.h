@@ -385,10 +385,8 @@ inline std::vector<Recipe> all_recipes() {
   all.push_back(by_example_recipe(Adam{}, 0.003f));
   all.push_back(convolution_recipe());
   all.push_back(factored_recipe(FactoredRule::newton, Adam{}));
-  all.push_back(pooling_recipe());
-  all.push_back(wide_convolution_recipe());
-  all.push_back(images_and_clicks_recipe());
-  all.insert(all.end(), {recipe_with_weights_of_entries(), towers_recipe(),
+  all.insert(all.end(), {pooling_recipe(), wide_convolution_recipe(), images_and_clicks_recipe(),
+                         recipe_with_weights_of_entries(), towers_recipe(),
                          recipe_with_features(true), recipe_with_features(false)});
   return all;
 }
