@@ -183,14 +183,19 @@ void list_sources(TensorUses& uses, int layer) {
   }
 }
 
-// Of the sources and the layer itself, on this rank.
-double bytes_of(const StepFacts& facts, int layer) {
-  double units = double(own_units(facts, layer).count());
+// Of the sources and the layer itself, on this rank: bytes that are moved, and responses, of which
+// each has `powers` to raise.
+Work work_of(const StepFacts& facts, int layer, const char* stage, double times, double powers) {
+  const auto own = double(own_units(facts, layer).count());
+  double units = own;
   for (int edge : facts.sources(layer))
     units += double(facts.layer(facts.edge(edge).source).units());
-  const Index rows =
-      facts.by_example(layer) ? facts.own_examples(facts.batch()).count() : facts.batch();
-  return double(rows) * units * kFloat;
+  const auto rows =
+      double(facts.by_example(layer) ? facts.own_examples(facts.batch()).count() : facts.batch());
+  const bool in_bf16 = facts.rows_in_bf16(layer);
+  Work work{.stage = stage, .bytes = times * rows * units * (in_bf16 ? kBf16 : kFloat)};
+  if (facts.layer(layer).function == PoolingFunction::lrn) work.evaluated = powers * rows * own;
+  return work;
 }
 
 }  // namespace
@@ -225,7 +230,7 @@ void PoolForward::tensors(TensorUses& uses) const {
 }
 
 void PoolForward::work(const StepFacts& facts, WorkList& list) const {
-  list.pass("pooling", bytes_of(facts, layer));
+  list.add(work_of(facts, layer, "pooling", 1.0, 1.0));
 }
 
 void PoolBackward::run(State& state) const {
@@ -260,7 +265,8 @@ void PoolBackward::tensors(TensorUses& uses) const {
 void PoolBackward::work(const StepFacts& facts, WorkList& list) const {
   double sent = 0.0;
   for (int edge : facts.sources(layer)) sent += sends_delta(facts, edge) ? 1.0 : 0.0;
-  list.pass("deltas of pooling", sent * bytes_of(facts, layer));
+  constexpr double kPowers = 4.0;  // with the quotient and the shares of neighbours
+  list.add(work_of(facts, layer, "deltas of pooling", sent, kPowers));
 }
 
 }  // namespace norn::step
