@@ -49,6 +49,79 @@ TEST_F(RepeatsTest, Convolution) {
   }
 }
 
+// Read where they stand, without and with strides; images that are written out and folded.
+TEST_F(RepeatsTest, ConvolutionInBf16Alone) {
+  if (!use(Precision::bf16).computes_in_bf16) GTEST_SKIP() << "this GPU does not compute in bf16";
+  Window reads = image(UnitOrder::channels_last), strides = reads, written = reads, folded;
+  reads.out = reads.in;
+  reads.stride = {1, 1, 1};
+  reads.channels = strides.channels = 72;
+  written = reads;
+  written.channels = 3;
+  written.order = UnitOrder::file;
+  folded = written;
+  folded.out = {5, 5, 1};
+  folded.stride = {4, 4, 1};
+  for (const Window& w : {reads, strides, written, folded})
+    for (const Index filters : {40, 96, 136}) {
+      ConvolutionKernels& kernels = *use(Precision::bf16).convolution;
+      const Index examples = 20, windows = w.out_places(), units = w.places() * w.channels;
+      SCOPED_TRACE(testing::Message() << "stride " << w.stride[0] << ", channels " << w.channels
+                                      << ", filters " << filters);
+      const auto alone = [](Index rows, Index cols, MatrixView<Bfloat16> bf16) {
+        return DenseResult({nullptr, rows, cols, cols}, bf16);
+      };
+      const DenseOperand x = operand(examples, units), delta = operand(examples, windows * filters);
+      const MatrixView<const float> f = constant_matrix(filters, w.channels * w.taps());
+      const VectorView<const float> bias{constant(numbers(filters)), filters};
+      const DenseResult y =
+          alone(examples, windows * filters, empty_matrix<Bfloat16>(examples, windows * filters));
+      const DenseResult dx = alone(examples, units, empty_matrix<Bfloat16>(examples, units));
+      DropoutMask dropout = DropoutMask::inverted(0.3f, {1, 2}, 7, 0);
+      dropout.places = windows;
+      const Index depth = w.channels * w.taps();
+      const MatrixView<float> terms = matrix(3, filters * depth);
+      const std::vector<Range> runs{{0, 8}, {8, 16}, {16, 20}};
+      expect_one_hash("in bf16", [&] {
+        kernels.forward_to_outputs(w, x, f, bias, Relu{}, dropout, y);
+        kernels.gradients(w, delta, x, runs, 0.5f, filters, terms);
+        kernels.gradient(w, delta, x, 0.5f, {terms.row(0), filters, depth, depth});
+        if (w.channels > 4) kernels.input_delta_through(w, delta, f, Relu{}, 1.25f, x, dx);
+      });
+    }
+}
+
+TEST_F(RepeatsTest, PoolingInBf16Alone) {
+  const Window slides = image(UnitOrder::channels_last);
+  Window places = slides;
+  places.out = places.in;
+  places.kernel = places.stride = {1, 1, 1};
+  places.padding = {0, 0, 0};
+  for (const Pooling& pooling :
+       {Pooling(MaxPooling{}), Pooling(AveragePooling{}), Pooling(LocalResponseNormalization{})}) {
+    Kernels& kernels = use(Precision::bf16);
+    const Window& w = pooling.index() < 2 ? slides : places;
+    const Index examples = 30, units = w.places() * w.channels;
+    const Index results = w.out_places() * w.channels;
+    const auto alone = [](const DenseOperand& x) {
+      return DenseOperand({nullptr, x.rows(), x.cols(), x.cols()}, x.bf16);
+    };
+    const PoolingSource sources[] = {{w, alone(operand(examples, units))}};
+    const DenseOperand delta = alone(operand(examples, results));
+    const DenseResult y({nullptr, examples, results, results},
+                        empty_matrix<Bfloat16>(examples, results));
+    const DenseResult dx({nullptr, examples, units, units},
+                         empty_matrix<Bfloat16>(examples, units));
+    const MatrixView<double> of_runs = empty_matrix<double>(1, results);
+    const VectorView<FixedSum> sums = zeros<FixedSum>(results);
+    expect_one_hash("in bf16", [&] {
+      kernels.pooling->forward(pooling, sources, y);
+      kernels.pooling->backward_through(pooling, sources, 0, delta, Relu{}, dx);
+      kernels.run_sums->sum_columns(delta, {}, std::vector<Range>{{0, examples}}, of_runs, sums);
+    });
+  }
+}
+
 TEST_F(RepeatsTest, Pooling) {
   const Window file = image(UnitOrder::file);
   Window last = image(UnitOrder::channels_last), places = file;
