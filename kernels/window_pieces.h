@@ -114,6 +114,19 @@ inline bool can_read(const Window& window, Index filters) {
          fills_tiles(filters);
 }
 
+/// Whether a device that reads windows makes the source's delta at once, by a product of the
+/// delta's windows that it reads or by collecting what windows give.
+inline bool can_give_back(const Window& window, Index filters) {
+  return !has_mirror(window, filters) || can_read(mirror_of(window, filters), window.channels);
+}
+
+/// Columns of a tile of results in bfloat16 alone: the widest that leave the least empty.
+inline Index tile_columns(Index filters) {
+  const auto columns = [&](Index width) { return round_up(filters, width); };
+  if (columns(64) < std::min(columns(96), columns(128))) return 64;
+  return columns(96) < columns(128) ? 96 : 128;
+}
+
 /// Columns of a tap where windows are read: the channels, and zeros up to whole boxes.
 template <typename T>
 Index padded_channels(const Window& window) {

@@ -256,8 +256,7 @@ bool StepFacts::activates_alone(int layer) const {
 
 bool StepFacts::gets_whole_delta(int layer) const {
   if (!activates_alone(layer) || !wants_delta(layer) || sums_delta(layer)) return false;
-  std::vector<int> edges = graph_.destinations[std::size_t(layer)];
-  std::erase_if(edges, [this](int edge) { return !edge_takes_part(edge); });
+  const std::vector<int> edges = edges_from(layer);
   if (edges.size() != 1) return false;
   const int destination = edge(edges[0]).destination;
   const LayerDescriptor& descriptor = this->layer(destination);
@@ -285,14 +284,9 @@ bool StepFacts::slopes_in_product(int layer) const {
   if (!gets_whole_delta(layer) || !device().casts_operands ||
       !slope_follows_sign(this->layer(layer)))
     return false;
-  return std::ranges::any_of(graph_.destinations[std::size_t(layer)], [&](int edge) {
-    const int destination = this->edge(edge).destination;
-    if (!edge_takes_part(edge) || !is_convolution(destination)) return edge_takes_part(edge);
-    const Index filters = channels(destination);
-    const Window window = this->window(edge);
-    return !window_pieces::has_mirror(window, filters) ||
-           window_pieces::can_read(window_pieces::mirror_of(window, filters), window.channels);
-  });
+  const int only = edges_from(layer)[0], destination = edge(only).destination;
+  return !is_convolution(destination) ||
+         window_pieces::can_give_back(window(only), channels(destination));
 }
 
 std::vector<int> StepFacts::edges_from(int layer) const {
@@ -334,11 +328,8 @@ bool StepFacts::rows_in_bf16(int layer) const {
 // What a convolution gives to a source, as a product of its delta's windows or gathered.
 bool StepFacts::gives_bf16_delta_by(int edge) const {
   const int destination = this->edge(edge).destination;
-  if (!is_convolution(destination) || !by_example(destination) || !has_weights(edge)) return false;
-  const Window window = this->window(edge);
-  const Index filters = channels(destination);
-  return !window_pieces::has_mirror(window, filters) ||
-         window_pieces::can_read(window_pieces::mirror_of(window, filters), window.channels);
+  return is_convolution(destination) && by_example(destination) && has_weights(edge) &&
+         window_pieces::can_give_back(window(edge), channels(destination));
 }
 
 // From one convolution, which knows what dropout did, or a pooling.

@@ -9,6 +9,7 @@
 #include "kernels/dense.h"
 #include "kernels/fused.h"
 #include "kernels/update.h"
+#include "tests/bench/device_timing.cuh"
 
 #include <algorithm>
 #include <cmath>
@@ -40,17 +41,6 @@ constexpr Shape kShapes[] = {
     {"ml20m", 1024, 27272, 1536, 144}, {"popular", 1024, 6912, 1536, 140, 8.0},
     {"hidden", 1024, 1536, 1536, 0}};
 
-__global__ void fill(float* values, Bfloat16* bf16, Index size, float scale, float offset) {
-  const Index step = Index(gridDim.x) * blockDim.x;
-  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
-    std::uint64_t x = (std::uint64_t(i) + std::uint64_t(size)) * 0x9E3779B97F4A7C15ull;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-    const float value = offset + scale * (float(int(x >> 40 & 0xFFFF)) - 32768.0f) / 32768.0f;
-    if (values != nullptr) values[i] = value;
-    if (bf16 != nullptr) bf16[i] = Bfloat16::rounded(value);
-  }
-}
-
 /// A matrix in both formats, some copies one below the other.
 struct Both {
   Both(Index all_rows, Index all_cols, int copies, Memory& memory, float scale, float offset = 0)
@@ -58,7 +48,7 @@ struct Both {
         cols(all_cols),
         values(rows * cols * copies, memory),
         bf16(rows * cols * copies, memory) {
-    fill<<<2048, 256>>>(values.data(), bf16.data(), values.size(), scale, offset);
+    bench::fill<<<2048, 256>>>(values.data(), bf16.data(), values.size(), scale, offset);
     cuda::check_launch("fill");
   }
   MatrixView<float> view(int copy = 0) {
@@ -76,24 +66,7 @@ struct Both {
 /// Median seconds of work(copy).
 template <class Work>
 double seconds(const Work& work) {
-  constexpr int kRuns = 11;
-  cudaEvent_t begin, end;
-  cuda::check(cudaEventCreate(&begin), "cudaEventCreate");
-  cuda::check(cudaEventCreate(&end), "cudaEventCreate");
-  std::vector<float> times;
-  for (int run = -2; run < kRuns; ++run) {
-    cuda::check(cudaEventRecord(begin), "cudaEventRecord");
-    work((run + kCopies) % kCopies);
-    cuda::check(cudaEventRecord(end), "cudaEventRecord");
-    cuda::check(cudaEventSynchronize(end), "cudaEventSynchronize");
-    float milliseconds = 0;
-    cuda::check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
-    if (run >= 0) times.push_back(milliseconds);
-  }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
-  return double(times[kRuns / 2]) * 1e-3;
+  return bench::seconds_of(11, [&](int run) { work((run + kCopies) % kCopies); });
 }
 
 void report(const Shape& shape, const char* what, double fused, double separate, double bytes) {

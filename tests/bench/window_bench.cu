@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of windows by themselves, of layers of VGG-16, AlexNet and the strawman: the sums alone,
-// what becomes of them, and gradients. Images rotate, so that they come from memory.
+// what becomes of them, and gradients. Images are larger than the second-level cache.
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/windows/window_product.h"
 #include "kernels/window_pieces.h"
+#include "tests/bench/device_timing.cuh"
 
 #include <algorithm>
 #include <cstdio>
@@ -40,25 +41,14 @@ constexpr Layer kLayers[] = {
     {"strawman 2", 1024, 32, 96, 96, 3},  {"strawman 3", 1024, 32, 96, 96, 3, 2},
     {"strawman 5", 1024, 16, 192, 192, 3}};
 
-__global__ void fill(float* values, Bfloat16* bf16, Index size) {
-  const Index step = Index(gridDim.x) * blockDim.x;
-  for (Index i = Index(blockIdx.x) * blockDim.x + threadIdx.x; i < size; i += step) {
-    std::uint64_t x = (std::uint64_t(i) + std::uint64_t(size)) * 0x9E3779B97F4A7C15ull;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
-    const float value = (float(int(x >> 40 & 0xFFFF)) - 32768.0f) / 32768.0f;
-    if (values != nullptr) values[i] = value;
-    if (bf16 != nullptr) bf16[i] = Bfloat16::rounded(value);
-  }
-}
-
 template <typename T>
 struct Matrix {
   Matrix(Index all_rows, Index all_cols, Memory& memory)
       : rows(all_rows), cols(all_cols), values(rows * cols, memory) {
     if constexpr (std::is_same_v<T, float>)
-      fill<<<2048, 256>>>(values.data(), nullptr, values.size());
+      bench::fill<<<2048, 256>>>(values.data(), nullptr, values.size(), 1.0f, 0.0f);
     else
-      fill<<<2048, 256>>>(nullptr, values.data(), values.size());
+      bench::fill<<<2048, 256>>>(nullptr, values.data(), values.size(), 1.0f, 0.0f);
     cuda::check_launch("fill");
   }
   MatrixView<T> view() { return {values.data(), rows, cols, cols}; }
@@ -69,24 +59,7 @@ struct Matrix {
 /// Median seconds of work().
 template <class Work>
 double seconds(const Work& work) {
-  constexpr int kRuns = 7;
-  cudaEvent_t begin, end;
-  cuda::check(cudaEventCreate(&begin), "cudaEventCreate");
-  cuda::check(cudaEventCreate(&end), "cudaEventCreate");
-  std::vector<float> times;
-  for (int run = -2; run < kRuns; ++run) {
-    cuda::check(cudaEventRecord(begin), "cudaEventRecord");
-    work();
-    cuda::check(cudaEventRecord(end), "cudaEventRecord");
-    cuda::check(cudaEventSynchronize(end), "cudaEventSynchronize");
-    float milliseconds = 0;
-    cuda::check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
-    if (run >= 0) times.push_back(milliseconds);
-  }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
-  std::nth_element(times.begin(), times.begin() + kRuns / 2, times.end());
-  return double(times[kRuns / 2]) * 1e-3;
+  return bench::seconds_of(7, [&](int) { work(); });
 }
 
 void time_layer(const cuda::Stream& stream, Memory& memory, const Layer& layer) {

@@ -2,6 +2,7 @@
 // Which layers by example stand in bf16 alone, and what their products fill of tiles.
 #include "src/step/layers/window_tiles.h"
 #include "src/step/tensors.h"
+#include "tests/step/step_settings.h"
 #include "tests/support/recipes.h"
 
 #include <map>
@@ -25,20 +26,11 @@ struct Planned {
         tensors(facts) {}
   static StepSettings settings(const Recipe& recipe, const Graph& graph, bool in_bf16,
                                Pass purpose) {
-    StepSettings settings;
-    settings.batch = recipe.network.training.batch;
+    StepSettings settings = training_settings(recipe, graph);
     settings.purpose = purpose;
-    settings.by_example = recipe.layers_by_example();
     settings.device.is_host = false;
     settings.device.casts_operands = true;
     settings.device.computes_in_bf16 = in_bf16;
-    for (const LayerDescriptor& layer : graph.network.layers) {
-      bool sparse = false;
-      for (const DatasetShape& shape : recipe.shapes())
-        if (shape.name == layer.dataset) sparse = shape.gives_sparse_batches;
-      settings.sparse_input.push_back(sparse);
-      settings.entries.push_back(4.0);
-    }
     return settings;
   }
   const Graph graph;

@@ -4,6 +4,7 @@
 
 #include "src/engine/network/network.h"
 #include "src/step/tensors.h"
+#include "tests/step/step_settings.h"
 #include "tests/support/recipes.h"
 #include "tests/support/thread_group.h"
 
@@ -64,21 +65,11 @@ struct Compiled {
 
   static StepSettings settings(const Recipe& recipe, const Graph& graph, int ranks, int lanes,
                                bool on_gpu) {
-    StepSettings settings;
-    settings.batch = recipe.network.training.batch;
+    StepSettings settings = training_settings(recipe, graph);
     settings.ranks = ranks;
     settings.lanes = lanes;
-    settings.device.block_rule = recipe.blocks;
-    settings.by_example = recipe.layers_by_example();
     settings.device.is_host = !on_gpu;
     settings.exchanges = on_gpu;
-    for (const LayerDescriptor& layer : graph.network.layers) {
-      bool sparse = false;
-      for (const DatasetShape& shape : recipe.shapes())
-        if (shape.name == layer.dataset) sparse = shape.gives_sparse_batches;
-      settings.sparse_input.push_back(sparse);
-      settings.entries.push_back(4.0);
-    }
     return settings;
   }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ops use the arrays that they say, and no array is needed outside the time that they give it.
 #include "src/step/program.h"
+#include "tests/step/step_settings.h"
 #include "tests/support/recipes.h"
 #include "tests/support/thread_group.h"
 
@@ -152,20 +153,10 @@ class Guard {
 };
 
 StepSettings settings_of(const Recipe& recipe, const Graph& graph, int rank, int ranks, int lanes) {
-  StepSettings settings;
-  settings.batch = recipe.network.training.batch;
+  StepSettings settings = training_settings(recipe, graph);
   settings.rank = rank;
   settings.ranks = ranks;
   settings.lanes = lanes;
-  settings.device.block_rule = recipe.blocks;
-  settings.by_example = recipe.layers_by_example();
-  for (const LayerDescriptor& layer : graph.network.layers) {
-    bool sparse = false;
-    for (const DatasetShape& shape : recipe.shapes())
-      if (shape.name == layer.dataset) sparse = shape.gives_sparse_batches;
-    settings.sparse_input.push_back(sparse);
-    settings.entries.push_back(4.0);
-  }
   return settings;
 }
 

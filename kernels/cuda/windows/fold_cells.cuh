@@ -87,11 +87,7 @@ struct AddFoldedSlices {
     if (tap >= columns.taps || channel >= columns.used) return;
     const int weight = map.weight(tap, channel);
     if (weight < 0) return;
-    double sum = 0.0;
-#pragma unroll 8  // loads on their way together
-    for (int slice = 0; slice < slices; ++slice)
-      sum += double(parts(slice * term.rows + k, column));
-    term(k, weight) = float(double(scale) * sum);
+    term(k, weight) = scale_slices(parts, slices, term.rows, scale, k, column);
   }
 };
 

@@ -248,6 +248,15 @@ struct MirrorFilters {
   }
 };
 
+/// scale * the sum of parts(slice * rows + row, column), in order.
+__device__ inline float scale_slices(const MatrixView<const float>& parts, int slices, Index rows,
+                                     float scale, Index row, int column) {
+  double sum = 0.0;
+#pragma unroll 8  // loads on their way together
+  for (int slice = 0; slice < slices; ++slice) sum += double(parts(slice * rows + row, column));
+  return float(double(scale) * sum);
+}
+
 /// term(k, c * taps + tap) = scale * the sum of parts(slice * K + k, tap * padded + c).
 struct AddSlices {
   TapColumns columns;
@@ -258,11 +267,8 @@ struct AddSlices {
   __device__ inline void operator()(Index k, int column) const {
     const int tap = column / columns.padded, c = column % columns.padded;
     if (c >= columns.used || tap >= columns.taps) return;
-    double sum = 0.0;
-#pragma unroll 8  // loads on their way together
-    for (int slice = 0; slice < slices; ++slice)
-      sum += double(parts(slice * term.rows + k, column));
-    term(k, Index(c) * columns.taps + tap) = float(double(scale) * sum);
+    term(k, Index(c) * columns.taps + tap) =
+        scale_slices(parts, slices, term.rows, scale, k, column);
   }
 };
 

@@ -362,16 +362,16 @@ void multiply(const Stream& stream, const Window& window,
   launch<Forward<Result>>(stream, work);
 }
 
-/// Results in bf16 alone: the widest tiles that leave the least empty.
 void multiply_to_bf16(const Stream& stream, const Window& window, MatrixView<const Bfloat16> x,
                       MatrixView<const Bfloat16> filters, const WindowResult& to) {
-  const auto columns = [&](int width) { return tiles_of(filters.rows, width) * width; };
-  if (columns(64) < std::min(columns(96), columns(kTile)))
-    multiply<ToBf16<64>>(stream, window, x, filters, to);
-  else if (columns(96) < columns(kTile))
-    multiply<ToBf16<96>>(stream, window, x, filters, to);
-  else
-    multiply<ToBf16<kTile>>(stream, window, x, filters, to);
+  switch (window_pieces::tile_columns(filters.rows)) {
+    case 64:
+      return multiply<ToBf16<64>>(stream, window, x, filters, to);
+    case 96:
+      return multiply<ToBf16<96>>(stream, window, x, filters, to);
+    default:
+      return multiply<ToBf16<kTile>>(stream, window, x, filters, to);
+  }
 }
 
 }  // namespace

@@ -100,8 +100,8 @@ void convolve(State& state, int layer, const OwnRows& own, MatrixView<float> z) 
 }
 
 bool convolve_to_outputs(State& state, int layer, const OwnRows& own) {
-  if (!state.facts.activates_alone(layer) && !state.facts.rows_in_bf16(layer)) return false;
   UnitLayer& unit = *state.units[layer];
+  if (!unit.settings().rows_in_bf16 && !state.facts.activates_alone(layer)) return false;
   const DenseOperand x = rows_of(state, unit.source_layers[0], own.examples);
   return unit.convolve_to_outputs(state.compute(), state.facts.window(state.edge_of(layer, 0)), x,
                                   own.count(), state.now.pass, state.now.position);
@@ -176,7 +176,7 @@ void ExampleDelta::run(State& state) const {
           state.facts.channels(layer), taken, all,
           state.facts.feeds_by_example(layer) ? Existing::add : Existing::overwrite);
   }
-  if (unit.take_final_delta() || state.facts.delta_in_bf16(layer)) return;
+  if (unit.take_final_delta() || unit.settings().delta_in_bf16) return;
   const MatrixView<float> d = unit.delta(own.rows());
   if (!d.empty() && rules_of(unit.descriptor().type).has_activation)
     unit.undo_activation(compute, own.rows(), state.now.position);
@@ -192,11 +192,11 @@ namespace {
 bool send_through(State& state, int edge, const DenseOperand& delta, const DenseOperand& w,
                   const OwnRows& own) {
   const int source = state.facts.edge(edge).source;
-  const bool in_bf16 = state.facts.delta_in_bf16(source);
+  UnitLayer& unit = *state.units[source];
+  const bool in_bf16 = unit.settings().delta_in_bf16;
   if (!in_bf16 && !state.facts.gets_whole_delta(source)) return false;
   if (own.count() == 0) return in_bf16;
   state.stage("input delta");
-  UnitLayer& unit = *state.units[source];
   const UnitLayer::DeltaThrough to = unit.delta_through(own.count());
   return unit.set_final_delta(state.kernels().convolution->input_delta_through(
       state.facts.window(edge), delta, w.values, to.f, to.kept, to.x, to.delta));
@@ -326,10 +326,6 @@ void update_vector(State& state, int layer, UnitParameters& vector,
   state.collectives().all_gather_columns(MatrixView<float>{vector.value.data(), 1, units, units},
                                          state.facts.shares(layer));
 }
-
-}  // namespace
-
-namespace {
 
 // One row a place.
 DenseOperand by_places(const DenseOperand& rows, const OwnRows& own) {

@@ -145,7 +145,7 @@ class Part {
   }
   // To the source's delta behind its activation function, where nothing else stands in between.
   bool backward_through(std::size_t number, int of) const {
-    const bool in_bf16 = state_.facts.delta_in_bf16(of);
+    const bool in_bf16 = state_.units[of]->settings().delta_in_bf16;
     if (!in_bf16 && !state_.facts.gets_whole_delta(of)) return false;
     if (own_.count() == 0) return in_bf16;
     UnitLayer& source = *state_.units[of];

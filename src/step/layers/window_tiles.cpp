@@ -18,12 +18,8 @@ constexpr Index kChannels = kBox<Bfloat16>;
 // Columns of filters at the speed of full tiles.
 double columns_of(Index filters) {
   constexpr double kOf96 = 0.72, kOf64 = 0.55;
-  const auto cost = [&](Index width, double speed) {
-    return double(round_up(filters, width)) / speed;
-  };
-  if (round_up(filters, 64) < std::min(round_up(filters, 96), round_up(filters, kTile)))
-    return cost(64, kOf64);
-  return round_up(filters, 96) < round_up(filters, kTile) ? cost(96, kOf96) : cost(kTile, 1.0);
+  const Index width = tile_columns(filters);
+  return double(round_up(filters, width)) / (width == 64 ? kOf64 : width == 96 ? kOf96 : 1.0);
 }
 
 // What is computed for a window.
