@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 # Norn and PyTorch on the same GPU, the same networks and data, in turn; prints a Markdown table and writes it as JSON.
 #   tests/bench/compare_gpu.sh [--rows NAME,NAME] [--rounds N] [--limit SECONDS] [--seconds S] [--plain VARIANT,VARIANT]
-#                              [--out FOLDER] [--ours | --peers] [--no-strong] [--list]
+#                              [--gpus N] [--out FOLDER] [--ours | --peers] [--no-strong] [--list]
 #     --rows    these rows only (--list names them); those with a star there by default
 #     --rounds  how often Norn and the peers take turns [2]
 #     --limit   time for each program of a row [120]; what takes longer counts as failed
 #     --seconds how long each configuration is timed [2]
 #     --plain   of the program that a user would write only these variants (eager, compile, autotune, cce, liger, deterministic), or none
+#     --gpus    of one training [1]; on several Norn has a rank on each, and of peers only those of images are there, by DDP
 #     --out     where the reports go [build/bench/compare_gpu]
 #     --ours, --peers   only that side
 #     --no-strong   of the peers only the program that a user would write
@@ -42,13 +43,13 @@ for batch in "shop500k 1024" "shop10m 1024" "shop10m 8192"; do  # the peer has t
 done
 rows+=("top100*||1024|")
 images=eager,compile,deterministic  # from our descriptors, in bf16 by weights or by autocast, whichever is faster in eager
-for row in "alexnet bf16*" "vgg16 bf16*" "vgg16 tf32" "strawman bf16*"; do
-  read -r network precision <<< "$row"
-  rows+=("$network-$precision|--shape $network --precision ${precision%\*}||$images")
+for row in "alexnet bf16*" "alexnet bf16 256" "vgg16 bf16*" "vgg16 bf16 64" "vgg16 tf32" "strawman bf16*"; do
+  read -r network precision batch <<< "$row"
+  rows+=("$network-$precision${batch:+-$batch}|--shape $network --precision ${precision%\*}${batch:+ --batch $batch}||$images")
 done
 
-wanted="" rounds=2 limit=120 seconds=2 plain="" out=build/bench/compare_gpu sides="ours peers" strong=yes
-usage() { sed -n '3,18s/^# \{0,1\}//p' "$0"; }
+wanted="" rounds=2 limit=120 seconds=2 plain="" gpus=1 out=build/bench/compare_gpu sides="ours peers" strong=yes
+usage() { sed -n '3,19s/^# \{0,1\}//p' "$0"; }
 need_value() { [ "$#" -ge 2 ] || { echo "compare_gpu.sh: $1 needs a value" >&2; exit 2; }; }
 while [ "$#" -gt 0 ]; do
   case "$1" in
@@ -57,6 +58,7 @@ while [ "$#" -gt 0 ]; do
     --limit) need_value "$@"; limit=$2; shift ;;
     --seconds) need_value "$@"; seconds=$2; shift ;;
     --plain) need_value "$@"; plain=$2; shift ;;
+    --gpus) need_value "$@"; gpus=$2; shift ;;
     --out) need_value "$@"; out=$2; shift ;;
     --ours) sides="ours" ;;
     --peers) sides="peers" ;;
@@ -91,7 +93,9 @@ attempt() {
 run_ours() {
   local bench
   bench=$(program "$2") || { echo "  $2 is neither in build/cuda/bin nor in PATH"; failed=yes; return 0; }
-  attempt "$1.ours" "$bench" "${@:3}" --json "$out/$1.ours.jsonl"
+  local ranks=()
+  [ "$gpus" -eq 1 ] || ranks=(mpirun --allow-run-as-root --bind-to none -np "$gpus")
+  attempt "$1.ours" "${ranks[@]}" "$bench" "${@:3}" --json "$out/$1.ours.jsonl"
 }
 # run_plain ROW BATCHES VARIANTS OPTION...
 run_plain() {
@@ -124,7 +128,12 @@ run_images() {
   done
   [ "${#variants[@]}" -gt 0 ] || return 0
   bench=$(program train_bench) || { echo "  train_bench is neither in build/cuda/bin nor in PATH"; failed=yes; return 0; }
-  "$bench" --shape "$4" --write-network "$out/$row.network.json"
+  "$bench" "${@:3}" --write-network "$out/$row.network.json"
+  if [ "$gpus" -gt 1 ]; then
+    attempt "$row.plain" "$python" "$peers/pytorch_images_ddp.py" "$out/$row.network.json" --shape "$4" --gpus "$gpus" \
+      --seconds "$seconds" --json "$out/$row.plain.jsonl"
+    return 0
+  fi
   [ "$precision" != bf16 ] || precision=bf16_weights,bf16
   attempt "$row.plain" "$python" "$peers/pytorch_images_gpu.py" "$out/$row.network.json" --shape "$4" --precision "$precision" \
     --variant "$(IFS=,; echo "${variants[*]}")" --seconds "$seconds" --json "$out/$row.plain.jsonl"
@@ -154,6 +163,8 @@ run_row() {
       run_ours "${name%\*}" train_bench --device cuda --seconds "$seconds" --no-stages "${words[@]}"
     elif [ "$variants" = "$images" ]; then
       run_images "${name%\*}" "$variants" "${words[@]}"
+    elif [ "$gpus" -gt 1 ]; then
+      : # on one GPU alone
     elif [ "${words[0]}" = --factored ]; then
       run_factored "${name%\*}" "${words[@]}"
     else

@@ -14,7 +14,9 @@ import subprocess
 import tempfile
 import unittest
 
-BIN = pathlib.Path(os.environ.get("NORN_BIN", "build/cuda/bin")).resolve()
+import gpu_programs
+from gpu_programs import gpus
+
 PRECISIONS = ("fp32", "tf32", "bf16")
 ITEMS, EXAMPLES, BATCH, STEPS = 20011, 2100, 256, 1000
 EPOCHS = -(-STEPS // (EXAMPLES // BATCH))
@@ -47,14 +49,6 @@ OTHERS = {
     "features": ("CrossEntropy", [INPUT, HIDDEN, OUTPUT | {"Activation": "SoftMax", "Features": "kinds_input"}]),
     "pictures and clicks": ("CrossEntropy", [*PICTURES, INPUT, HIDDEN | {"Source": ["More", "Input"]}, OUTPUT | {"Activation": "SoftMax"}]),
 }
-
-
-def gpus():
-    try:
-        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, check=False).stdout
-    except OSError:
-        return 0
-    return sum(line.startswith("GPU ") for line in listed.splitlines())
 
 
 @unittest.skipIf(gpus() == 0, "there is no GPU here")
@@ -91,13 +85,7 @@ class Ranks(unittest.TestCase):
 
     @classmethod
     def run_program(cls, name, *arguments, ranks=1, said="--quiet"):
-        command = [str(BIN / name), *map(str, arguments), said]
-        if ranks > 1:
-            command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *command]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, cwd=cls.folder)
-        if done.returncode != 0:
-            raise AssertionError(f"{name} on {ranks} ranks ended with {done.returncode}:\n{done.stderr[-3000:]}")
-        return done.stdout if said == "--quiet" else done.stderr
+        return gpu_programs.run(cls.folder, name, *arguments, ranks=ranks, said=said)
 
     def train(self, model, precision, ranks, *options, epochs=EPOCHS):
         self.run_program("trainer", "-c", "net.json", "-i", "items.nc", "-i", "kinds.nc", "-i", "pictures.nc", "-n", model, "--device",
@@ -196,8 +184,7 @@ class Ranks(unittest.TestCase):
 
     def test_the_doctor_looks_at_all_gpus(self):
         # Its own try of NCCL on one GPU must not keep the ranks from joining.
-        done = subprocess.run(["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(max(2, gpus())),
-                               str(BIN / "trainer"), "--doctor", "--doctor-format", "json", "--quiet"],
+        done = subprocess.run(gpu_programs.command("trainer", "--doctor", "--doctor-format", "json", "--quiet", ranks=max(2, gpus())),
                               capture_output=True, text=True, timeout=120, check=False)
         self.assertIn(done.returncode, (0, 4), done.stderr)  # 4: it found something wrong with the machine
         checks = {(c["area"], c["check"]): c for c in json.loads(done.stdout)["checks"]}

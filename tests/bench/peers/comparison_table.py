@@ -33,7 +33,7 @@ def best(results):
     """The fastest configuration."""
     configurations = {}
     for result in results:
-        key = tuple(result.get(name) for name in ("variant", "rows", "batch", "precision"))
+        key = tuple(result.get(name) for name in ("variant", "rows", "batch", "precision", "gradients", "bucket_mb"))
         configurations.setdefault(key, []).append(result)
     merged = [of_rounds(group) for group in configurations.values()]
     return max(merged, key=lambda r: r.get("samples_per_second") or 0, default=None)

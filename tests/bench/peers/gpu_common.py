@@ -106,8 +106,9 @@ def exact_loss(weights, biases, items, shape, block=65536):
     return float((rest - positive).mean())
 
 
-def timed(step, batch, args, warmup):
-    """step(i) again and again: samples a second of the median repetition, the slowest and the fastest, by events."""
+def timed(step, batch, args, warmup, agreed=int):
+    """step(i) again and again: samples a second of the median repetition, the slowest and the fastest, by events. agreed(count): how
+    many steps a repetition has, the same in all processes of a training."""
     for i in range(warmup):
         step(i)
     torch.cuda.synchronize()
@@ -121,7 +122,7 @@ def timed(step, batch, args, warmup):
         torch.cuda.synchronize()
         return begin.elapsed_time(end) / count
 
-    count = max(4, int(1e3 * args.seconds / REPETITIONS / milliseconds(warmup, 2)))
+    count = agreed(max(4, int(1e3 * args.seconds / REPETITIONS / milliseconds(warmup, 2))))
     times = sorted(milliseconds(warmup + 2 + n * count, count) for n in range(REPETITIONS))
     rate = [round(batch / time * 1e3, 1) for time in times]
     return {"samples_per_second": rate[len(rate) // 2], "slowest": rate[-1], "fastest": rate[0],

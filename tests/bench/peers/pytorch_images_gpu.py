@@ -60,6 +60,7 @@ class Training:
         self.model = pytorch_images.modules_of(network).to(device).to(memory_format=torch.channels_last)
         if precision == "bf16_weights":
             self.model = self.model.bfloat16()
+        self.trained = self.model  # as it is called in a step
         training = {"Lambda": 1e-4, "Optimizer": "SGD"} | network["Training"]
         self.optimizer = pytorch_images.optimizer_of(self.model, training, fused=True)
         self.function = loss_of if variant == "eager" else torch.compile(loss_of)
@@ -69,7 +70,7 @@ class Training:
 
     def __call__(self, images, labels):
         with self.autocast():
-            loss = self.function(self.model, images, labels)
+            loss = self.function(self.trained, images, labels)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         self.optimizer.step()
