@@ -20,6 +20,7 @@ namespace {
 // one the cost bends little. Where it has kinks, as many as maxima have, steps become smaller.
 constexpr double kStep = 0.01;
 constexpr double kLeastStep = kStep / 64;
+constexpr int kStays = 2;  // kinks on both sides may be nearer than a step, and than a fourth of it
 constexpr double kTolerance = 0.02;  // of the largest gradient of a group
 constexpr double kRounding = 1e-6;   // of the cost
 // Of a factored layer, by its width, which its activations rarely exceed: its steps of rate 1 would
@@ -85,17 +86,19 @@ class Checker {
   void check(const Group& group, Index i, double gradient, CheckedGroup& result) const {
     const double allowed = kTolerance * result.largest;
     double difference = 0.0;
-    bool agrees = false, stay = false;  // the slopes of smaller steps
+    bool agrees = false;
+    int stayed = 0;  // how often the slopes of a smaller step were those of the one before
     std::optional<Slopes> before;
-    for (double step = kStep; !agrees && !stay && step >= kLeastStep; step /= 4) {
+    for (double step = kStep; !agrees && stayed < kStays && step >= kLeastStep; step /= 4) {
       const Slopes slopes = slopes_at(group, i, step);
       // Rounded too: the parameter, from whose change the gradient is read.
       const double rounding =
           kRounding * (std::abs(cost_) / step + std::abs(double(group.at(i))) / double(group.rate));
       difference = std::max({slopes.low - gradient, gradient - slopes.high, 0.0});
       agrees = difference <= allowed + rounding;
-      stay = before && std::abs(slopes.low - before->low) <= rounding &&
-             std::abs(slopes.high - before->high) <= rounding;
+      const bool stays = before && std::abs(slopes.low - before->low) <= rounding &&
+                         std::abs(slopes.high - before->high) <= rounding;
+      stayed = stays ? stayed + 1 : 0;
       before = slopes;
     }
     ++result.checked;
