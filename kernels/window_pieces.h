@@ -152,6 +152,13 @@ inline bool can_fold(const Window& window, Index filters, bool rounds) {
          window.out[2] == 1 && can_read(folded(window), filters);
 }
 
+/// Whether two of so many tiles side by side share what a gradient's have in common: a last one
+/// that stands alone then is one of many.
+inline bool shares_deltas(Index col_tiles) {
+  constexpr Index kMany = 9;
+  return col_tiles % 2 == 0 || col_tiles >= kMany;
+}
+
 /// In how many slices of the windows a gradient in bfloat16 is summed then, so that its tiles of
 /// 128 x 128 fill a device: two for each multiprocessor of an H100.
 inline Index gradient_slices(const Window& window, Index filters, Index examples) {

@@ -4,73 +4,17 @@
 // gradient 128 filters x 128 columns of a slice of the windows. Sums run along taps and channels,
 // or along windows, in order; nothing is split that shapes do not split. Of results in bfloat16
 // alone a tile has as many columns as filters fill best.
-#include "kernels/cuda/hopper/persistent.h"
-#include "kernels/cuda/hopper/tensor_map.h"
-#include "kernels/cuda/hopper/tile_product.cuh"
 #include "kernels/cuda/hopper/window_map.h"
-#include "kernels/cuda/windows/divisor.cuh"
-#include "kernels/cuda/windows/window_product.h"
-#include "kernels/cuda/windows/window_tile.cuh"
-#include "kernels/window_pieces.h"
+#include "kernels/cuda/windows/window_kernel.cuh"
 
 namespace norn::cuda {
 namespace {
 
-using hopper::Major;
+using namespace window_kernel;
 
 constexpr int kBox = 64;  // windows or filters of a copy
 static_assert(kBox == window_pieces::kBox<Bfloat16>);
 constexpr int kClusterRows = 2;  // blocks that share filters
-
-int tiles_of(Index size, int tile) {
-  return int(window_pieces::quotient_up(size, tile));
-}
-
-/// Where windows begin in the images.
-struct WindowStarts {
-  Divisor by_windows, by_width;
-  int stride[2], padding[2];
-
-  explicit WindowStarts(const Window& window)
-      : by_windows(window.out_places()),
-        by_width(window.out[0]),
-        stride{int(window.stride[0]), int(window.stride[1])},
-        padding{int(window.padding[0]), int(window.padding[1])} {}
-  struct Place {
-    int x, y, example;
-  };
-  __device__ Place at(int window) const {
-    Place place{};
-    place.example = by_windows.divide(window);
-    place.y = by_width.divide(window) * stride[1] - padding[1];
-    place.x = window * stride[0] - padding[0];
-    return place;
-  }
-};
-
-/// Boxes of channels of the taps, one behind the other.
-struct TapBoxes {
-  int boxes;  ///< of a tap
-  int width;  ///< taps along x
-
-  TapBoxes(const Window& window, Index channels)
-      : boxes(int(window_pieces::quotient_up(window.channels, channels))),
-        width(int(window.kernel[0])) {}
-};
-struct TapBox {
-  int box, x, y;
-  __device__ TapBox(const TapBoxes& all, int number)
-      : box(number % all.boxes),
-        x(number / all.boxes % all.width),
-        y(number / all.boxes / all.width) {}
-  __device__ void advance(const TapBoxes& all) {
-    if (++box < all.boxes) return;
-    box = 0;
-    if (++x < all.width) return;
-    x = 0;
-    ++y;
-  }
-};
 
 /// As many windows as the map's boxes have rows, from one on: the channels of a box at a tap.
 template <typename T>
@@ -84,58 +28,6 @@ __device__ void load_windows(const CUtensorMap& map, std::uint32_t to, std::uint
       : "memory");
 }
 
-struct Work {
-  TileOperands operands;
-  CUtensorMap outputs, result;  ///< of results in bf16 alone
-  WindowStarts starts;
-  TapBoxes taps;
-  int windows;  ///< of all examples; of gradients those of a run
-  WindowResult to;
-  bool in_pairs;  ///< whether two columns may be written at once
-  // Of gradients.
-  int row_tiles;  ///< of a slice
-  int slices;     ///< of a run
-  int filters;
-};
-
-template <class Kind>
-struct Shared {
-  unsigned char stages[Kind::Pipeline::kStagesBytes];
-  unsigned char tiles[kConsumers * Kind::kTileBytes];
-  typename Kind::Pipeline::Barriers barriers;
-  std::uint64_t loaded[kConsumers];
-};
-
-/// The ring as the copying warp goes through it.
-template <class Kind>
-struct Ring {
-  using Pipeline = typename Kind::Pipeline;
-  std::uint32_t stages, full, empty;
-  std::uint32_t stage = 0, parity = 1;
-
-  __device__ explicit Ring(Shared<Kind>& shared)
-      : stages(hopper::shared_address(shared.stages)),
-        full(hopper::shared_address(shared.barriers.full)),
-        empty(hopper::shared_address(shared.barriers.empty)) {}
-  __device__ std::uint32_t place() const { return stages + stage * Pipeline::kStageBytes; }
-  __device__ std::uint32_t barrier() const { return full + 8 * stage; }
-  __device__ void wait() const { hopper::barrier_wait(empty + 8 * stage, parity); }
-  __device__ void advance() {
-    if (++stage < Kind::kStages) return;
-    stage = 0;
-    parity ^= 1;
-  }
-};
-
-/// Results are floats, with a bf16 copy if there is one, of 128 columns.
-template <typename T>
-struct ToFloats {
-  using Element = T;
-  static constexpr int kWidth = kTile;
-  static constexpr bool kToFloats = true;
-  static constexpr int kTileBytes = 8;  // none is used
-  static constexpr int kStages = 6;
-};
 /// Results are bf16 alone, in tiles of so many columns.
 template <int kColumns>
 struct ToBf16 {
@@ -183,21 +75,11 @@ struct Forward : Result {
   }
 };
 
-/// kCols blocks side by side are a cluster and share deltas. Tiles have 64 * kHalves filters.
 template <int kCols, int kHalves>
-struct Gradient : ToFloats<Bfloat16> {
-  static constexpr int kBlocks = kCols;
+struct Gradient : ToFloats<Bfloat16>, SlicedTiles<kCols, kHalves> {
+  using Tiles = SlicedTiles<kCols, kHalves>;
   using Pipeline = TilePipeline<Major::mn, Major::mn, 1, kCols, kStages, Bfloat16, kHalves>;
-  static constexpr int kRows = Pipeline::kTileRows;
 
-  static __device__ int slice(const Work& work, const TilePlace& at) {
-    return at.row / kRows / work.row_tiles;
-  }
-  static __device__ int filter(const Work& work, const TilePlace& at) {
-    return at.row - slice(work, at) * work.row_tiles * kRows;
-  }
-  /// Which block of a cluster brings a piece of the deltas.
-  static __device__ int bringer(int piece, int step) { return kHalves == 1 ? step % 2 : piece; }
   /// 64 windows: their deltas of the filters, and two boxes of channels. Behind the last window
   /// deltas are zero.
   static __device__ void produce(const Work& work, const Pipeline& pipeline, Ring<Gradient> ring) {
@@ -205,9 +87,9 @@ struct Gradient : ToFloats<Bfloat16> {
     for (std::int64_t tile = pipeline.first(); tile < work.operands.order.count();
          tile += pipeline.stride()) {
       const TilePlace at = pipeline.place(tile);
-      const int first_filter = filter(work, at);
-      const int run = slice(work, at) / work.slices;
-      const int first_step = slice(work, at) % work.slices * work.operands.steps;
+      const int first_filter = Tiles::filter(work, at);
+      const int run = Tiles::run(work, at);
+      const int first_step = Tiles::first_step(work, at);
       const TapBox tap(work.taps, at.col / kBox);
       TapBox next = tap;
       next.advance(work.taps);
@@ -218,15 +100,14 @@ struct Gradient : ToFloats<Bfloat16> {
         ring.wait();
         if (hopper::elected()) {
           hopper::barrier_arrive_expecting(ring.barrier(), Pipeline::kStageBytes);
-#pragma unroll
-          for (int piece = 0; piece < kHalves; ++piece) {
+          Tiles::for_own_pieces(step, share, [&](int piece) {
             const std::uint32_t to = ring.place() + piece * kPieceBytes;
             const int from = first_filter + piece * kBox;
             if (kCols == 1)
               hopper::load_box(work.operands.a, to, ring.barrier(), from, window, run);
-            else if (bringer(piece, step) == share)
+            else
               hopper::load_box_to(work.operands.a, to, ring.barrier(), from, window, run, 3);
-          }
+          });
           const std::uint32_t to = ring.place() + Pipeline::kOperandBytes;
           load_windows<Bfloat16>(work.operands.b, to, ring.barrier(), start, tap);
           load_windows<Bfloat16>(work.operands.b, to + kPieceBytes, ring.barrier(), start, next);
@@ -235,91 +116,7 @@ struct Gradient : ToFloats<Bfloat16> {
       }
     }
   }
-  static __device__ int first_row(const Work& work, const TilePlace& at) {
-    return slice(work, at) * work.filters + filter(work, at);
-  }
-  static __device__ int rows_end(const Work& work, const TilePlace& at) {
-    return (slice(work, at) + 1) * work.filters;
-  }
 };
-
-/// use(tile, its number on this block) of the consumer's own tiles.
-template <class Pipeline, class Use>
-__device__ void for_own_tiles(const Work& work, const Pipeline& pipeline, int consumer,
-                              const Use& use) {
-  std::int64_t number = 0;
-  for (std::int64_t tile = pipeline.first(); tile < work.operands.order.count();
-       tile += pipeline.stride(), ++number)
-    if (number % kConsumers == consumer) use(pipeline.place(tile), number);
-}
-
-template <class Kind>
-__device__ void consume(const Work& work, Shared<Kind>& shared, typename Kind::Pipeline& pipeline,
-                        int consumer) {
-  using Sums = float[Kind::Pipeline::kTileRows / 64][Kind::Pipeline::kSums];
-  if constexpr (Kind::kToFloats) {
-    for_own_tiles(work, pipeline, consumer, [&](const TilePlace& at, std::int64_t number) {
-      Sums sum = {};
-      pipeline.multiply(number, consumer, sum);
-      pipeline.finish(sum);
-      write_floats(work.to, work.in_pairs, {Kind::first_row(work, at), at.col},
-                   Kind::rows_end(work, at), sum);
-    });
-  } else {
-    Bf16Tile<Kind::kWidth> out(hopper::shared_address(shared.tiles),
-                               hopper::shared_address(shared.loaded), consumer);
-    for_own_tiles(work, pipeline, consumer, [&](const TilePlace& at, std::int64_t number) {
-      Sums sum = {};
-      if (work.to.takes_slope()) out.load(work.outputs, at);
-      pipeline.multiply(number, consumer, sum);
-      pipeline.finish(sum);
-      work.to.takes_slope() ? out.wait_for_load() : out.wait_for_memory();
-      out.finish(work.to, at, sum);
-      out.store(work.result, at);
-    });
-    out.wait_for_memory();  // whose last tile is being read
-  }
-}
-
-template <class Kind>
-__global__ void __cluster_dims__(Kind::kBlocks) __launch_bounds__(kTileThreads, 1)
-    window_product_kernel(const __grid_constant__ Work work) {
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  using Pipeline = typename Kind::Pipeline;
-  extern __shared__ __align__(kSwizzleAlignment) unsigned char bytes[];
-  auto& shared = *reinterpret_cast<Shared<Kind>*>(bytes);
-  Pipeline pipeline(work.operands, shared.barriers, hopper::shared_address(shared.stages));
-  if (threadIdx.x == 0) {
-    for (std::uint64_t& barrier : shared.loaded)
-      hopper::barrier_init(hopper::shared_address(&barrier), 1);
-    pipeline.init();
-  }
-  __syncthreads();
-  hopper::cluster_sync();
-  const int group = warpgroup();
-  if (group == 0) {
-    hopper::give_registers<40>();
-    if (threadIdx.x / 32 == 0) Kind::produce(work, pipeline, Ring<Kind>(shared));
-  } else {
-    hopper::take_registers<232>();
-    const int consumer = group - 1;
-    if (consumer == 1) pipeline.let_first_begin();
-    consume<Kind>(work, shared, pipeline, consumer);
-  }
-  hopper::cluster_sync();  // others may still copy into this block or arrive at its barriers
-#endif
-}
-
-template <class Kind>
-void launch(const Stream& stream, const Work& work) {
-  constexpr int kBytes = int(sizeof(Shared<Kind>));
-  static const int resident =
-      resident_clusters(window_product_kernel<Kind>, kTileThreads, Kind::kBlocks, kBytes);
-  const std::int64_t clusters = std::min<std::int64_t>(resident, work.operands.order.count());
-  window_product_kernel<Kind>
-      <<<unsigned(clusters * Kind::kBlocks), kTileThreads, kBytes, stream.stream>>>(work);
-  check_launch("window_product_kernel");
-}
 
 }  // namespace
 
@@ -415,22 +212,7 @@ void multiply_window_slices(const Stream& stream, const Window& window,
   work.operands.a = map_boxes_of_each(delta, work.windows);
   work.operands.b = map_windows(window, x.data, x.rows, kBox);
   work.operands.steps = tiles_of(tiles_of(work.windows, kBox), int(slices));
-  const auto launch_tiles = [&](auto cols, auto halves) {
-    work.row_tiles = tiles_of(delta.cols, kBox * halves());
-    work.operands.order.outer = work.row_tiles * int(slices * runs);
-    work.operands.order.inner = work.operands.order.group = tiles_of(parts.cols, kTile * cols());
-    launch<Gradient<cols(), halves()>>(stream, work);
-  };
-  // Two tiles share deltas where a last one that stands alone is one of many.
-  constexpr int kMany = 9;
-  const int col_tiles = tiles_of(parts.cols, kTile);
-  constexpr std::integral_constant<int, 1> kOne{};
-  constexpr std::integral_constant<int, 2> kTwo{};
-  const bool shares = col_tiles % 2 == 0 || col_tiles >= kMany;
-  if (delta.cols <= kBox)
-    shares ? launch_tiles(kTwo, kOne) : launch_tiles(kOne, kOne);
-  else
-    shares ? launch_tiles(kTwo, kTwo) : launch_tiles(kOne, kTwo);
+  launch_slices<Gradient>(stream, work, runs);
 }
 
 }  // namespace norn::cuda
