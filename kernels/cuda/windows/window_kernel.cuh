@@ -71,7 +71,7 @@ struct TapBox {
 
 struct Work {
   TileOperands operands;
-  CUtensorMap outputs, result;  ///< of results in bf16 alone
+  CUtensorMap needed, result;  ///< of tiles that go through shared memory
   WindowStarts starts;
   TapBoxes taps;
   int windows;  ///< of all examples; of gradients those of a run
@@ -112,12 +112,13 @@ struct Ring {
   }
 };
 
-/// Results are floats, with a bf16 copy if there is one, of 128 columns.
+/// Results are floats that leave from the registers, with a bf16 copy if there is one, of 128
+/// columns.
 template <typename T>
 struct ToFloats {
   using Element = T;
   static constexpr int kWidth = kTile;
-  static constexpr bool kToFloats = true;
+  static constexpr bool kFromRegisters = true;
   static constexpr int kTileBytes = 8;  // none is used
   static constexpr int kStages = 6;
 };
@@ -172,7 +173,7 @@ template <class Kind>
 __device__ void consume(const Work& work, Shared<Kind>& shared, typename Kind::Pipeline& pipeline,
                         int consumer) {
   using Sums = float[Kind::Pipeline::kTileRows / 64][Kind::Pipeline::kSums];
-  if constexpr (Kind::kToFloats) {
+  if constexpr (Kind::kFromRegisters) {
     for_own_tiles(work, pipeline, consumer, [&](const TilePlace& at, std::int64_t number) {
       Sums sum = {};
       pipeline.multiply(number, consumer, sum);
@@ -181,16 +182,15 @@ __device__ void consume(const Work& work, Shared<Kind>& shared, typename Kind::P
                    Kind::rows_end(work, at), sum);
     });
   } else {
-    Bf16Tile<Kind::kWidth> out(hopper::shared_address(shared.tiles),
-                               hopper::shared_address(shared.loaded), consumer);
+    ResultTile<typename Kind::Stored, Kind::kWidth> out(
+        work.to, work.needed, work.result, hopper::shared_address(shared.tiles),
+        hopper::shared_address(shared.loaded), consumer);
     for_own_tiles(work, pipeline, consumer, [&](const TilePlace& at, std::int64_t number) {
       Sums sum = {};
-      if (work.to.takes_slope()) out.load(work.outputs, at);
+      out.load_ahead(at);
       pipeline.multiply(number, consumer, sum);
       pipeline.finish(sum);
-      work.to.takes_slope() ? out.wait_for_load() : out.wait_for_memory();
-      out.finish(work.to, at, sum);
-      out.store(work.result, at);
+      out.give(at, sum);
     });
     out.wait_for_memory();  // whose last tile is being read
   }

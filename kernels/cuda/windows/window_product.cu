@@ -2,8 +2,8 @@
 // Products of windows on compute capability 9.0: tile_product.cuh multiplies, and the copying warp
 // brings tiles of windows. A tile of the forward product is 128 windows x 128 filters, one of the
 // gradient 128 filters x 128 columns of a slice of the windows. Sums run along taps and channels,
-// or along windows, in order; nothing is split that shapes do not split. Of results in bfloat16
-// alone a tile has as many columns as filters fill best.
+// or along windows, in order; nothing is split that shapes do not split. A tile that goes through
+// shared memory has as many columns as filters fill best.
 #include "kernels/cuda/hopper/window_map.h"
 #include "kernels/cuda/windows/window_kernel.cuh"
 
@@ -14,7 +14,8 @@ using namespace window_kernel;
 
 constexpr int kBox = 64;  // windows or filters of a copy
 static_assert(kBox == window_pieces::kBox<Bfloat16>);
-constexpr int kClusterRows = 2;  // blocks that share filters
+constexpr int kClusterRows = 2;           // blocks that share filters
+constexpr int kSharedBytes = 226 * 1024;  // of a block, without barriers
 
 /// As many windows as the map's boxes have rows, from one on: the channels of a box at a tap.
 template <typename T>
@@ -28,14 +29,15 @@ __device__ void load_windows(const CUtensorMap& map, std::uint32_t to, std::uint
       : "memory");
 }
 
-/// Results are bf16 alone, in tiles of so many columns.
-template <int kColumns>
-struct ToBf16 {
-  using Element = Bfloat16;
+/// Operands are T, results S in tiles of so many columns that go through shared memory.
+template <typename T, typename S, int kColumns>
+struct ToTiles {
+  using Element = T;
+  using Stored = S;
   static constexpr int kWidth = kColumns;
-  static constexpr bool kToFloats = false;
-  static constexpr int kTileBytes = Bf16Tile<kWidth>::kBytes;
-  static constexpr int kStages = kWidth == kTile ? 5 : kWidth == 96 ? 6 : 7;
+  static constexpr bool kFromRegisters = false;
+  static constexpr int kTileBytes = ResultTile<Stored, kWidth>::kBytes;
+  static constexpr int kStages = (kSharedBytes - kConsumers * kTileBytes) / (kTile + kWidth) / 128;
 };
 
 template <class Result>
@@ -130,8 +132,14 @@ namespace {
 CUtensorMap map_filters(MatrixView<const Bfloat16> filters, int rows) {
   return map_boxes(filters, rows, kBox);
 }
-CUtensorMap map_filters(MatrixView<const float> filters, int) {
-  return map_operand_boxes(filters);
+CUtensorMap map_filters(MatrixView<const float> filters, int rows) {
+  return map_operand_boxes(filters, rows);
+}
+CUtensorMap map_tile_boxes(MatrixView<const Bfloat16> matrix, int cols) {
+  return map_boxes(matrix, kBox, cols);
+}
+CUtensorMap map_tile_boxes(MatrixView<const float> matrix, int) {
+  return map_result_boxes(matrix);
 }
 
 template <class Result>
@@ -148,27 +156,45 @@ void multiply(const Stream& stream, const Window& window,
   work.operands.steps = tiles_of(filters.cols, kTileDepthOf<T>);
   work.operands.order.inner = work.operands.order.group = tiles_of(filters.rows, Result::kWidth);
   work.operands.order.outer = tiles_of(work.windows, kTile * kClusterRows);
-  if constexpr (Result::kToFloats) {
+  if constexpr (Result::kFromRegisters) {
     work.in_pairs =
         is_packable<2>(to.result) && is_packable<2>(to.outputs) && is_packable<2>(to.bf16);
   } else {
-    constexpr int kCols = Bf16Tile<Result::kWidth>::kBoxCols;
-    work.result = map_boxes(to.bf16, kBox, kCols);
-    if (to.takes_slope()) work.outputs = map_boxes(to.bf16_outputs, kBox, kCols);
+    using Stored = typename Result::Stored;
+    constexpr int kCols = ResultTile<Stored, Result::kWidth>::kBoxCols;
+    work.result = map_tile_boxes(MatrixView<const Stored>(result_of<Stored>(to)), kCols);
+    if (needs<Stored>(to)) work.needed = map_tile_boxes(needed_of<Stored>(to), kCols);
   }
   launch<Forward<Result>>(stream, work);
 }
 
-void multiply_to_bf16(const Stream& stream, const Window& window, MatrixView<const Bfloat16> x,
-                      MatrixView<const Bfloat16> filters, const WindowResult& to) {
+/// Whether floats go through shared memory: alone, where the copy engine reads and writes all.
+bool floats_fit_tiles(const WindowResult& to) {
+  return to.bf16.data == nullptr && can_map(to.result) &&
+         (to.outputs.data == nullptr ||
+          (to.existing == Existing::overwrite && can_map(to.outputs)));
+}
+
+template <typename Stored, typename T>
+void multiply_to_tiles(const Stream& stream, const Window& window, MatrixView<const T> x,
+                       MatrixView<const T> filters, const WindowResult& to) {
   switch (window_pieces::tile_columns(filters.rows)) {
     case 64:
-      return multiply<ToBf16<64>>(stream, window, x, filters, to);
+      return multiply<ToTiles<T, Stored, 64>>(stream, window, x, filters, to);
     case 96:
-      return multiply<ToBf16<96>>(stream, window, x, filters, to);
+      return multiply<ToTiles<T, Stored, 96>>(stream, window, x, filters, to);
     default:
-      return multiply<ToBf16<kTile>>(stream, window, x, filters, to);
+      return multiply<ToTiles<T, Stored, kTile>>(stream, window, x, filters, to);
   }
+}
+
+template <typename T>
+void multiply_to_floats(const Stream& stream, const Window& window, MatrixView<const T> x,
+                        MatrixView<const T> filters, const WindowResult& to) {
+  if (floats_fit_tiles(to))
+    multiply_to_tiles<float>(stream, window, x, filters, to);
+  else
+    multiply<ToFloats<T>>(stream, window, x, filters, to);
 }
 
 }  // namespace
@@ -190,13 +216,13 @@ WindowResult WindowResult::of_examples(Range examples, Index windows) const {
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const Bfloat16> x,
                       MatrixView<const Bfloat16> filters, const WindowResult& result) {
   if (result.is_bf16_alone())
-    multiply_to_bf16(stream, window, x, filters, result);
+    multiply_to_tiles<Bfloat16>(stream, window, x, filters, result);
   else
-    multiply<ToFloats<Bfloat16>>(stream, window, x, filters, result);
+    multiply_to_floats(stream, window, x, filters, result);
 }
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const float> x,
                       MatrixView<const float> filters, const WindowResult& result) {
-  multiply<ToFloats<float>>(stream, window, x, filters, result);
+  multiply_to_floats(stream, window, x, filters, result);
 }
 
 void multiply_window_slices(const Stream& stream, const Window& window,
