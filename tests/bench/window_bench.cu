@@ -110,6 +110,38 @@ void time_layer(const cuda::Stream& stream, Memory& memory, const Layer& layer) 
   gradient("gradients of 8 runs", 8);
 }
 
+// In tf32. Of the sums alone tiles come to be, but only the first row is the result's.
+void time_floats(const cuda::Stream& stream, Memory& memory, const Layer& layer) {
+  const Window window = layer.window();
+  const Index windows = layer.examples * window.out_places();
+  const double flops = 2.0 * double(windows * layer.filters * window.taps() * layer.channels);
+  Matrix<float> x(layer.examples, window.places() * layer.channels, memory);
+  Matrix<float> filters(layer.filters,
+                        window.taps() * window_pieces::padded_channels<float>(window), memory);
+  Matrix<float> y(windows, layer.filters, memory), outputs(windows, layer.filters, memory);
+  Matrix<float> bias(1, layer.filters, memory);
+  const auto product = [&](const char* what, const cuda::WindowResult& to) {
+    const double time =
+        seconds([&] { cuda::multiply_windows(stream, window, x.view(), filters.view(), to); });
+    std::printf("%-10s %-28s %8.1f us %5.0f TFLOP/s\n", layer.name, what, time * 1e6,
+                flops / time * 1e-12);
+    std::fflush(stdout);
+  };
+  const cuda::SignedSlopes relu{0.0f, 1.0f, true};
+  const VectorView<const float> of_filters{bias.view().data, layer.filters};
+  product("tf32: sums alone", {.result = y.view().row_range(0, 1)});
+  product("tf32: floats", {.result = y.view()});
+  product("tf32: floats added", {.result = y.view(), .existing = Existing::add});
+  product("tf32: bias, Relu", {.result = y.view(), .bias = of_filters, .f = relu});
+  product("tf32: slope", {.result = y.view(), .f = relu, .outputs = outputs.view()});
+  // As many rows and columns, from a place where the copy engine cannot write.
+  Buffer<float> shifted(windows * layer.filters + 2, memory);
+  product("tf32: slope, from registers",
+          {.result = {shifted.data() + 2, windows, layer.filters, layer.filters},
+           .f = relu,
+           .outputs = outputs.view()});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -120,5 +152,8 @@ int main(int argc, char** argv) {
   cuda::DeviceMemory memory(nullptr, true);
   const cuda::Stream stream{nullptr, memory, Precision::bf16, multiprocessors};
   for (const Layer& layer : kLayers)
-    if (std::string(layer.name).starts_with(only)) time_layer(stream, memory, layer);
+    if (std::string(layer.name).starts_with(only)) {
+      time_layer(stream, memory, layer);
+      time_floats({nullptr, memory, Precision::tf32, multiprocessors}, memory, layer);
+    }
 }

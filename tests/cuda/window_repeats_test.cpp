@@ -49,6 +49,34 @@ TEST_F(RepeatsTest, Convolution) {
   }
 }
 
+// Tiles of floats of every width: what is added to, what functions make and what slopes need.
+TEST_F(RepeatsTest, ConvolutionToFloats) {
+  Window w = image(UnitOrder::channels_last);
+  w.out = w.in;
+  w.stride = {1, 1, 1};
+  for (const Precision precision : {Precision::tf32, Precision::bf16})
+    for (const Index channels : {64, 96, 136})
+      for (const Index filters : {64, 96, 136}) {
+        w.channels = channels;
+        ConvolutionKernels& kernels = *use(precision).convolution;
+        const Index examples = 20, windows = w.out_places(), units = w.places() * w.channels;
+        SCOPED_TRACE(testing::Message() << name_of(precision) << ", channels " << w.channels
+                                        << ", filters " << filters);
+        const MatrixView<const float> x = constant_matrix(examples, units);
+        const MatrixView<const float> delta = constant_matrix(examples, windows * filters);
+        const MatrixView<const float> f = constant_matrix(filters, w.channels * w.taps());
+        const VectorView<const float> bias{constant(numbers(filters)), filters};
+        const MatrixView<float> y = empty_matrix<float>(examples, windows * filters);
+        const MatrixView<float> sums = matrix(examples, windows * filters);
+        const MatrixView<float> dx = empty_matrix<float>(examples, units);
+        expect_one_hash("to floats", [&] {
+          kernels.forward_to_outputs(w, x, f, bias, Relu{}, {}, {y, {}});
+          kernels.forward(w, x, f, sums, Existing::add);
+          kernels.input_delta_through(w, delta, f, Relu{}, 1.0f, x, {dx, {}});
+        });
+      }
+}
+
 // Read where they stand, without and with strides; images that are written out and folded.
 TEST_F(RepeatsTest, ConvolutionInBf16Alone) {
   if (!use(Precision::bf16).computes_in_bf16) GTEST_SKIP() << "this GPU does not compute in bf16";
