@@ -174,4 +174,60 @@ inline Index written_slices(const Window& window, Index filters) {
   return (gradient_slices(places_of(rows_of_piece(depth, true), depth), filters, 1) + 1) / 2;
 }
 
+/// Gradients in tf32 read turned copies: places stand one behind the other, rows of an image
+/// `turned_side` along x apart, so that a tap is a distance. What borders need are zeros behind
+/// each row, and as many rows behind each image.
+inline Index turned_side(const Window& window, std::size_t axis) {
+  const Index behind = window.in[axis] - 1 + upper_corner(window, axis) + window.kernel[axis];
+  return std::max({window.in[axis] + window.padding[axis], behind, window.out[axis]});
+}
+inline Index turned_places(const Window& window) {
+  return turned_side(window, 0) * turned_side(window, 1);
+}
+/// Of so many examples, up to whole boxes.
+inline Index turned_run(const Window& window, Index examples) {
+  return round_up(examples * turned_places(window), kBox<float>);
+}
+/// Floats of the source's and of the delta's copy.
+inline Index turned_floats(const Window& window, Index filters, Index examples) {
+  return turned_run(window, examples) * (window.channels + filters);
+}
+/// Floats of turned copies at a time.
+inline constexpr Index kTurnedFloats = Index(64) << 20;
+
+/// Whether it pays: windows that do not stride, that are not the source as it stands, and that fill
+/// at least half of the places.
+inline bool can_turn(const Window& window, Index filters) {
+  return can_read(window, filters) && window.stride[0] == 1 && window.stride[1] == 1 &&
+         (window.taps() > 1 || window.padding[0] > 0 || window.padding[1] > 0) &&
+         turned_places(window) <= 2 * window.out_places() &&
+         turned_floats(window, filters, 1) <= kTurnedFloats;
+}
+/// Examples of a run of so many that are turned at a time.
+inline Index examples_turned(const Window& window, Index filters, Index run) {
+  const Index places = kTurnedFloats / (window.channels + filters) / kBox<float> * kBox<float>;
+  return quotient_up(run, quotient_up(run, places / turned_places(window)));
+}
+/// Runs of so many examples that are turned at a time, of eight.
+inline Index runs_turned(const Window& window, Index filters, Index run) {
+  constexpr Index kRuns = 8;
+  const Index most = std::max<Index>(1, kTurnedFloats / turned_floats(window, filters, run));
+  return quotient_up(kRuns, quotient_up(kRuns, most));
+}
+/// In how many slices the gradient of what is turned of a run is summed: as few as leave no more
+/// than a tenth of an H100 idle, two tiles for each multiprocessor or more.
+inline Index turned_slices(const Window& window, Index filters, Index run) {
+  constexpr Index kTile = 128, kMultiprocessors = 132, kLeastSteps = 8;
+  const Index cols = quotient_up(window.taps() * padded_channels<float>(window), kTile);
+  const Index tiles = (shares_deltas(cols) ? round_up(cols, 2) : cols) *
+                      quotient_up(filters, kTile) * runs_turned(window, filters, run);
+  const Index steps = turned_run(window, examples_turned(window, filters, run)) / kBox<float>;
+  const Index most = std::max<Index>(1, steps / kLeastSteps);
+  for (Index slices = 1; slices < most; ++slices) {
+    const Index waves = quotient_up(tiles * slices, kMultiprocessors);
+    if (waves > 1 && 10 * tiles * slices >= 9 * waves * kMultiprocessors) return slices;
+  }
+  return most;
+}
+
 }  // namespace norn::window_pieces

@@ -77,8 +77,9 @@ CUtensorMap map_rows(MatrixView<const float> matrix, int rows, int cols) {
   return encode(matrix, {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, cuuint32_t(cols), cuuint32_t(rows),
                          CU_TENSOR_MAP_SWIZZLE_NONE});
 }
-CUtensorMap map_operand_boxes(MatrixView<const float> matrix) {
-  return encode(matrix, {CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, 32, 64, CU_TENSOR_MAP_SWIZZLE_128B});
+CUtensorMap map_operand_boxes(MatrixView<const float> matrix, int rows) {
+  return encode(
+      matrix, {CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, 32, cuuint32_t(rows), CU_TENSOR_MAP_SWIZZLE_128B});
 }
 CUtensorMap map_result_boxes(MatrixView<float> matrix) {
   return encode(MatrixView<const float>(matrix),

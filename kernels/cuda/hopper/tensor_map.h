@@ -28,8 +28,8 @@ CUtensorMap map_boxes_of_each(MatrixView<const Bfloat16> matrices, Index rows);
 CUtensorMap map_rows(MatrixView<const float> matrix, int rows, int cols);
 
 /// The same in boxes of 32 columns x 64 rows, swizzled: operands, which are rounded to tf32 on the
-/// way, and results.
-CUtensorMap map_operand_boxes(MatrixView<const float> matrix);
+/// way, and results. Operands also in boxes of other rows.
+CUtensorMap map_operand_boxes(MatrixView<const float> matrix, int rows = 64);
 CUtensorMap map_result_boxes(MatrixView<float> matrix);
 
 }  // namespace norn::cuda

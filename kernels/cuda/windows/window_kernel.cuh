@@ -69,6 +69,15 @@ struct TapBox {
   }
 };
 
+/// Turned images, whose places stand one behind the other in a row: a tap is a distance in it.
+struct FlatPlaces {
+  int pitch = 0;  ///< from a row of an image to the next
+  int first = 0;  ///< from a window's place to that of its first tap
+  int run = 0;    ///< places of a run, a multiple of a stage's
+  int all = 0;    ///< and of all runs
+  int box = 0;    ///< channels that are copied at a time
+};
+
 struct Work {
   TileOperands operands;
   CUtensorMap outputs, result;  ///< of results in bf16 alone
@@ -81,6 +90,7 @@ struct Work {
   int row_tiles;  ///< of a slice
   int slices;     ///< of a run
   int filters;
+  FlatPlaces flat{};  ///< of turned images
 };
 
 template <class Kind>
