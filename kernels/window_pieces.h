@@ -214,13 +214,19 @@ inline Index runs_turned(const Window& window, Index filters, Index run) {
   const Index most = std::max<Index>(1, kTurnedFloats / turned_floats(window, filters, run));
   return quotient_up(kRuns, quotient_up(kRuns, most));
 }
+/// Whether two tiles of filters share what they read of the source: they are whole pairs.
+inline bool shares_images(Index filters) {
+  constexpr Index kTile = 128;
+  return quotient_up(filters, kTile) % 2 == 0;
+}
 /// In how many slices the gradient of what is turned of a run is summed: as few as leave no more
 /// than a tenth of an H100 idle, two tiles for each multiprocessor or more.
 inline Index turned_slices(const Window& window, Index filters, Index run) {
   constexpr Index kTile = 128, kMultiprocessors = 132, kLeastSteps = 8;
   const Index cols = quotient_up(window.taps() * padded_channels<float>(window), kTile);
-  const Index tiles = (shares_deltas(cols) ? round_up(cols, 2) : cols) *
-                      quotient_up(filters, kTile) * runs_turned(window, filters, run);
+  const bool pairs_cols = !shares_images(filters) && shares_deltas(cols);
+  const Index tiles = (pairs_cols ? round_up(cols, 2) : cols) * quotient_up(filters, kTile) *
+                      runs_turned(window, filters, run);
   const Index steps = turned_run(window, examples_turned(window, filters, run)) / kBox<float>;
   const Index most = std::max<Index>(1, steps / kLeastSteps);
   for (Index slices = 1; slices < most; ++slices) {

@@ -13,10 +13,10 @@ using namespace window_kernel;
 constexpr int kDepth = kTileDepthOf<float>;  // places of a step
 static_assert(kDepth == window_pieces::kBox<float>);
 
-template <int kCols, int kHalves>
-struct TurnedGradient : ToFloats<float>, SlicedTiles<kCols, kHalves> {
-  using Tiles = SlicedTiles<kCols, kHalves>;
-  using Pipeline = TilePipeline<Major::k, Major::k, 1, kCols, kStages, float, kHalves>;
+template <int kCols, int kHalves, int kRowBlocks>
+struct TurnedGradient : ToFloats<float>, SlicedTiles<kCols, kHalves, kRowBlocks> {
+  using Tiles = SlicedTiles<kCols, kHalves, kRowBlocks>;
+  using Pipeline = TilePipeline<Major::k, Major::k, kRowBlocks, kCols, kStages, float, kHalves>;
 
   /// A step's deltas, and the boxes of channels at their taps.
   static __device__ void load_step(const Work& work, const Ring<TurnedGradient>& ring, TapBox tap,
@@ -32,14 +32,19 @@ struct TurnedGradient : ToFloats<float>, SlicedTiles<kCols, kHalves> {
         hopper::load_box_to(work.operands.a, to, ring.barrier(), place, from, 3);
     });
     const std::uint32_t to = ring.place() + Pipeline::kOperandBytes;
-    for (int row = 0; row < kTile; row += flat.box, tap.advance(work.taps))
-      hopper::load_box(work.operands.b, to + row * 128, ring.barrier(),
-                       place + flat.first + tap.y * flat.pitch + tap.x, tap.box * flat.box);
+    for (int row = 0; row < kTile; row += flat.box, tap.advance(work.taps)) {
+      const int at = place + flat.first + tap.y * flat.pitch + tap.x;
+      if (kRowBlocks == 1)
+        hopper::load_box(work.operands.b, to + row * 128, ring.barrier(), at, tap.box * flat.box);
+      else if (row / 64 == share)
+        hopper::load_box_to(work.operands.b, to + row * 128, ring.barrier(), at, tap.box * flat.box,
+                            3);
+    }
   }
   /// Behind the run's last step deltas are zero: those behind all runs.
   static __device__ void produce(const Work& work, const Pipeline& pipeline,
                                  Ring<TurnedGradient> ring) {
-    const int share = kCols == 1 ? 0 : int(hopper::cluster_rank());
+    const int share = Tiles::kBlocks == 1 ? 0 : int(hopper::cluster_rank());
     for (std::int64_t tile = pipeline.first(); tile < work.operands.order.count();
          tile += pipeline.stride()) {
       const TilePlace at = pipeline.place(tile);
@@ -57,9 +62,13 @@ struct TurnedGradient : ToFloats<float>, SlicedTiles<kCols, kHalves> {
   }
 };
 
-/// The most channels at a time of which a tap's columns are whole boxes.
-int box_of(Index padded) {
-  return padded % kTile == 0 ? kTile : padded % 64 == 0 ? 64 : kDepth;
+template <int kCols, int kHalves>
+using TurnedByColumns = TurnedGradient<kCols, kHalves, 1>;
+
+/// The most channels at a time of which a tap's columns are whole boxes; of two blocks each brings
+/// whole ones.
+int box_of(Index padded, bool shares_images) {
+  return padded % kTile == 0 && !shares_images ? kTile : padded % 64 == 0 ? 64 : kDepth;
 }
 
 }  // namespace
@@ -67,7 +76,8 @@ int box_of(Index padded) {
 void multiply_turned_slices(const Stream& stream, const Window& window,
                             MatrixView<const float> delta, MatrixView<const float> x, Index runs,
                             Index slices, MatrixView<float> parts) {
-  const int box = box_of(window_pieces::padded_channels<float>(window));
+  const bool shares_images = window_pieces::shares_images(delta.rows);
+  const int box = box_of(window_pieces::padded_channels<float>(window), shares_images);
   const auto pitch = int(window_pieces::turned_side(window, 0));
   Work work{.starts = WindowStarts(window),
             .taps = TapBoxes(window, box),
@@ -83,7 +93,10 @@ void multiply_turned_slices(const Stream& stream, const Window& window,
   work.operands.a = map_operand_boxes(delta);
   work.operands.b = map_operand_boxes(x, box);
   work.operands.steps = tiles_of(work.flat.run / kDepth, int(slices));
-  launch_slices<TurnedGradient>(stream, work, runs);
+  if (shares_images)
+    launch_slices<TurnedGradient<1, 2, 2>>(stream, work, runs);
+  else
+    launch_slices_by_columns<TurnedByColumns>(stream, work, runs);
 }
 
 }  // namespace norn::cuda
