@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions as products. A Hopper GPU reads the windows of most layers where they stand
-// (window_product.cu), in bfloat16 also of images that are folded for it. Otherwise the windows of
-// a piece of the examples are written out as rows and multiplied with the filters, there by the
-// same products, else by cuBLASLt's. Products of examples are those whose rows stand alone; the
-// delta of a source of as many places as windows is one of them, with filters mirrored, and where
-// windows stride one for each phase of the places; else a unit takes what its windows give in the
-// order of windows. A gradient is the sum over slices or pieces of its examples, in their order.
-// All of these follow from the shapes alone.
+// (window_product.cu), in bfloat16 also of images that are folded for it, and for gradients in tf32
+// of turned copies (turned_product.cu). Otherwise the windows of a piece of the examples are
+// written out as rows and multiplied with the filters, there by the same products, else by
+// cuBLASLt's. Products of examples are those whose rows stand alone; the delta of a source of as
+// many places as windows is one of them, with filters mirrored, and where windows stride one for
+// each phase of the places; else a unit takes what its windows give in the order of windows. A
+// gradient is the sum over slices or pieces of its examples, in their order. All of these follow
+// from the shapes alone.
 #include "kernels/convolution.h"
 #include "kernels/cuda/dense/many_rows.h"
 #include "kernels/cuda/families.h"
