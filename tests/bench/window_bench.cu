@@ -124,30 +124,31 @@ void time_layer(const cuda::Stream& stream, Memory& memory, const Layer& layer) 
 void time_turned(const cuda::Stream& stream, Memory& memory, const Layer& layer) {
   constexpr Index kRuns = 8;
   const Window window = layer.window();
-  if (!window_pieces::can_turn(window, layer.filters)) return;
   const Index run = layer.examples / kRuns;
+  if (!window_pieces::can_turn(window, layer.filters, run)) return;
   const Index part = window_pieces::examples_turned(window, layer.filters, run);
   const Index runs = window_pieces::runs_turned(window, layer.filters, run);
   const Index slices = window_pieces::turned_slices(window, layer.filters, run);
-  const Index places = runs * window_pieces::turned_run(window, part), examples = runs * part;
+  const Index length = window_pieces::turned_length(window, part), examples = runs * part;
   const double times = double(layer.examples) / double(examples);
   Matrix<float> x(layer.examples, window.places() * layer.channels, memory);
   Matrix<float> delta(layer.examples, window.out_places() * layer.filters, memory);
-  Matrix<float> of_x(layer.channels, places, memory), of_delta(layer.filters, places, memory);
+  Matrix<float> of_x(runs * layer.channels, length, memory);
+  Matrix<float> of_delta(runs * layer.filters, length, memory);
   Matrix<float> parts(runs * slices * layer.filters,
                       window.taps() * window_pieces::padded_channels<float>(window), memory);
-  report(layer, "tf32: turning",
-         times * seconds([&] {
-           cuda::turn_places(stream, window, window.in[0], window.in[1], runs,
-                             x.view().row_range(0, examples), of_x.view());
-           cuda::turn_places(stream, window, window.out[0], window.out[1], runs,
-                             delta.view().row_range(0, examples), of_delta.view());
-         }));
-  report(layer, "tf32: products of turned", times * seconds([&] {
-                                              cuda::multiply_turned_slices(
-                                                  stream, window, of_delta.view(), of_x.view(),
-                                                  runs, slices, parts.view());
-                                            }));
+  const double turning = seconds([&] {
+    cuda::turn_places(stream, window, window.in[0], window.in[1], runs,
+                      x.view().row_range(0, examples), of_x.view());
+    cuda::turn_places(stream, window, window.out[0], window.out[1], runs,
+                      delta.view().row_range(0, examples), of_delta.view());
+  });
+  report(layer, "tf32: turning", times * turning);
+  const double products = seconds([&] {
+    cuda::multiply_turned_slices(stream, window, part, of_delta.view(), of_x.view(), runs, slices,
+                                 parts.view());
+  });
+  report(layer, "tf32: products of turned", times * products);
   const auto dense = cuda::make_dense(stream);
   const auto kernels = cuda::make_convolution(stream, *dense);
   Matrix<float> terms(kRuns, layer.filters * layer.channels * window.taps(), memory);

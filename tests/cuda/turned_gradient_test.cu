@@ -78,22 +78,21 @@ class TurnedGradientTest : public ::testing::Test {
          << " runs of " << examples;
     return text.str();
   }
-  /// Where an example's place stands in the turned rows.
-  static Index flat(const Window& w, Index examples, Index example, Index x, Index y) {
-    return example / examples * window_pieces::turned_run(w, examples) +
-           example % examples * window_pieces::turned_places(w) +
-           y * window_pieces::turned_side(w, 0) + x;
-  }
-  /// What turned rows should be.
+  /// What turned rows should be, of so many examples a run.
   static std::vector<float> turned(const Window& w, Index width, Index height, Index examples,
-                                   Index channels, const Matrix& images, Index places) {
-    std::vector<float> rows(std::size_t(channels * places));
+                                   const Matrix& images) {
+    const Index channels = images.cols / (width * height), runs = images.rows / examples;
+    const Index length = window_pieces::turned_length(w, examples);
+    std::vector<float> rows(std::size_t(runs * channels * length));
     for (Index e = 0; e < images.rows; ++e)
       for (Index y = 0; y < height; ++y)
         for (Index x = 0; x < width; ++x)
-          for (Index c = 0; c < channels; ++c)
-            rows[std::size_t(c * places + flat(w, examples, e, x, y))] =
+          for (Index c = 0; c < channels; ++c) {
+            const Index place = y * window_pieces::turned_width(w) + x;
+            const Index at = place * window_pieces::turned_examples(examples) + e % examples;
+            rows[std::size_t((e / examples * channels + c) * length + at)] =
                 float(images(e, (y * width + x) * channels + c));
+          }
     return rows;
   }
 
@@ -143,17 +142,18 @@ class TurnedGradientTest : public ::testing::Test {
 TEST_F(TurnedGradientTest, StandPlaceByPlace) {
   for (int round = 0; round < 30; ++round) {
     const Window w = draw(3, 22);
-    const Index runs = 1 + below(4), examples = 1 + below(5), filters = 32 + 8 * below(17);
+    const Index runs = 1 + below(4), examples = 1 + below(9), filters = 32 + 8 * below(17);
     SCOPED_TRACE(text(w, filters, examples, runs));
-    const Index places = runs * window_pieces::turned_run(w, examples);
-    Matrix x = make(runs * examples, w.places() * w.channels), of_x = make(w.channels, places);
-    Matrix delta = make(x.rows, w.out_places() * filters), of_delta = make(filters, places);
+    const Index length = window_pieces::turned_length(w, examples);
+    Matrix x = make(runs * examples, w.places() * w.channels);
+    Matrix delta = make(x.rows, w.out_places() * filters);
+    Matrix of_x = make(runs * w.channels, length), of_delta = make(runs * filters, length);
     cuda::turn_places(stream(), w, w.in[0], w.in[1], runs, x.view(), of_x.view());
     cuda::turn_places(stream(), w, w.out[0], w.out[1], runs, delta.view(), of_delta.view());
     of_x.fetch();
     of_delta.fetch();
-    EXPECT_TRUE(of_x.host == turned(w, w.in[0], w.in[1], examples, w.channels, x, places));
-    EXPECT_TRUE(of_delta.host == turned(w, w.out[0], w.out[1], examples, filters, delta, places));
+    EXPECT_TRUE(of_x.host == turned(w, w.in[0], w.in[1], examples, x));
+    EXPECT_TRUE(of_delta.host == turned(w, w.out[0], w.out[1], examples, delta));
   }
 }
 
@@ -162,16 +162,17 @@ TEST_F(TurnedGradientTest, GiveGradientsSliceBySlice) {
   if (!cuda::device_reads_windows()) GTEST_SKIP() << "the device has no products of windows";
   for (int round = 0; round < 30; ++round) {
     const Window w = draw(3, 22);
-    const Index runs = 1 + below(4), examples = 1 + below(5), filters = 32 + 8 * below(17);
-    const Index slices = 1 + below(9), run = window_pieces::turned_run(w, examples);
+    const Index runs = 1 + below(4), examples = 1 + below(9), filters = 32 + 8 * below(17);
+    const Index slices = 1 + below(9), length = window_pieces::turned_length(w, examples);
     SCOPED_TRACE(text(w, filters, examples, runs));
-    Matrix x = make(runs * examples, w.places() * w.channels), of_x = make(w.channels, runs * run);
-    Matrix delta = make(x.rows, w.out_places() * filters), of_delta = make(filters, runs * run);
+    Matrix x = make(runs * examples, w.places() * w.channels);
+    Matrix delta = make(x.rows, w.out_places() * filters);
+    Matrix of_x = make(runs * w.channels, length), of_delta = make(runs * filters, length);
     const Index padded = window_pieces::padded_channels<float>(w);
     Matrix parts = make(runs * slices * filters, w.taps() * padded);
     cuda::turn_places(stream(), w, w.in[0], w.in[1], runs, x.view(), of_x.view());
     cuda::turn_places(stream(), w, w.out[0], w.out[1], runs, delta.view(), of_delta.view());
-    cuda::multiply_turned_slices(stream(), w, of_delta.view(), of_x.view(), runs, slices,
+    cuda::multiply_turned_slices(stream(), w, examples, of_delta.view(), of_x.view(), runs, slices,
                                  parts.view());
     parts.fetch();
     for (int look = 0; look < 100; ++look) {
@@ -197,8 +198,9 @@ TEST_F(TurnedGradientTest, AreThoseOfRuns) {
     const bool is_large = round == 0;
     const Window w = is_large ? draw_large() : draw(3, 40);
     const Index k = is_large ? 160 : 32 + 8 * below(17), taps = w.taps();
-    const Index most = window_pieces::kTurnedFloats / window_pieces::turned_floats(w, k, 1);
-    const Index e = is_large ? most + 1 : 1 + below(40), run = is_large ? e : (e + 7) / 8;
+    const Index four = window_pieces::turned_floats(w, k, 4);
+    const Index e = is_large ? window_pieces::kTurnedFloats / four * 4 + 1 : 1 + below(40);
+    const Index run = is_large ? e : (e + 7) / 8;
     SCOPED_TRACE(text(w, k, run, window_pieces::quotient_up(e, run)));
     Matrix x = make(e, w.places() * w.channels), delta = make(e, w.out_places() * k);
     std::vector<Range> runs;
@@ -206,8 +208,8 @@ TEST_F(TurnedGradientTest, AreThoseOfRuns) {
       runs.push_back({first, std::min(e, first + run)});
     Matrix terms = make(Index(runs.size()), k * w.channels * taps + 8);
     const bool done = kernels->gradients(w, delta.view(), x.view(), runs, 0.5f, k, terms.view());
-    EXPECT_EQ(done, cuda::device_reads_windows() && window_pieces::can_turn(w, k) && e >= 2 * run &&
-                        window_pieces::runs_turned(w, k, run) > 1);
+    EXPECT_EQ(done, cuda::device_reads_windows() && window_pieces::can_turn(w, k, run) &&
+                        e >= 2 * run && window_pieces::runs_turned(w, k, run) > 1);
     together += done;
     in_pieces += window_pieces::examples_turned(w, k, run) < run;
     terms.fetch();

@@ -245,7 +245,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
       if (fills_tiles(term.rows) && device_reads_windows())
         return gradient_written(window, delta, x, scale, term);
     }
-    if (windows_of_all > 0 && turns(window, term.rows))
+    if (windows_of_all > 0 && turns(window, term.rows, x.rows()))
       return gradient_turned(window, delta, x, scale, term);
     const FilterColumns columns = of_written(window);
     const MatrixView<float> sum{filters_.reserve(term.rows * columns.depth), term.rows,
@@ -273,20 +273,20 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
                            round(x, rounded_piece_), 1, slices, parts);
     add_slices(window, columns, parts, slices, scale, term);
   }
-  bool turns(const Window& window, Index filters) const {
-    return stream_.precision == Precision::tf32 && can_turn(window, filters) &&
+  bool turns(const Window& window, Index filters, Index run) const {
+    return stream_.precision == Precision::tf32 && can_turn(window, filters, run) &&
            device_reads_windows();
   }
   void multiply_turned(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                        Index runs, Index slices, MatrixView<float> parts) {
-    const Index filters = delta.cols() / window.out_places();
-    const Index places = runs * turned_run(window, x.rows() / runs);
-    float* const memory = turned_.reserve(places * (window.channels + filters));
-    const MatrixView<float> of_x{memory, window.channels, places, places};
-    const MatrixView<float> of_delta{of_x.row(window.channels), filters, places, places};
+    const Index filters = delta.cols() / window.out_places(), examples = x.rows() / runs;
+    const Index length = turned_length(window, examples), channels = runs * window.channels;
+    float* const memory = turned_.reserve((channels + runs * filters) * length);
+    const MatrixView<float> of_x{memory, channels, length, length};
+    const MatrixView<float> of_delta{of_x.row(channels), runs * filters, length, length};
     turn_places(stream_, window, window.in[0], window.in[1], runs, x.values, of_x);
     turn_places(stream_, window, window.out[0], window.out[1], runs, delta.values, of_delta);
-    multiply_turned_slices(stream_, window, of_delta, of_x, runs, slices, parts);
+    multiply_turned_slices(stream_, window, examples, of_delta, of_x, runs, slices, parts);
   }
   /// A part of the examples at a time, the slices of all of them one behind the other.
   void gradient_turned(const Window& window, const DenseOperand& delta, const DenseOperand& x,
@@ -327,7 +327,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
       ++equal;
     const Index length = equal == 0 ? 0 : runs[0].count();
     const bool reads = rounds() && reads_windows(window, filters) && is_there(delta) && is_there(x);
-    if (equal < 2 || length == 0 || !(reads || turns(window, filters))) return false;
+    if (equal < 2 || length == 0 || !(reads || turns(window, filters, length))) return false;
     const Index most = reads ? Index(equal) : runs_turned(window, filters, length);
     if (most < 2) return false;
     const Index slices =

@@ -69,13 +69,12 @@ struct TapBox {
   }
 };
 
-/// Turned images, whose places stand one behind the other in a row: a tap is a distance in it.
-struct FlatPlaces {
-  int pitch = 0;  ///< from a row of an image to the next
+/// Distances in turned images, whose places stand one behind the other in a row.
+struct TurnedTaps {
   int first = 0;  ///< from a window's place to that of its first tap
-  int run = 0;    ///< places of a run, a multiple of a stage's
-  int all = 0;    ///< and of all runs
-  int box = 0;    ///< channels that are copied at a time
+  int x = 0;      ///< from tap to tap along an axis
+  int y = 0;
+  int box = 0;  ///< channels that are copied at a time
 };
 
 struct Work {
@@ -90,7 +89,7 @@ struct Work {
   int row_tiles;  ///< of a slice
   int slices;     ///< of a run
   int filters;
-  FlatPlaces flat{};  ///< of turned images
+  TurnedTaps turned{};
 };
 
 template <class Kind>

@@ -92,7 +92,7 @@ class Needs {
       if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
       return;
     }
-    if (!rounds_ && reads_ && can_turn(window, filters))
+    if (!rounds_ && reads_ && can_turn(window, filters, examples))
       return add_turned(window, filters, examples);
     if (!rounds_ || !reads(window, filters)) {
       write(window, examples);

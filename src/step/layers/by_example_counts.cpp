@@ -22,9 +22,10 @@ double runs_of(const StepFacts& facts) {
 double bytes_turned(const StepFacts& facts, int edge) {
   const Window window = facts.window(edge);
   const Index filters = facts.channels(facts.edge(edge).destination);
-  if (!facts.device().transposes_operands || !window_pieces::can_turn(window, filters)) return 0.0;
-  return double(facts.own_examples(facts.batch()).count() * window_pieces::turned_places(window)) *
-         double(window.channels + filters) * kFloat;
+  const Index run = ExamplePartition::make(facts.batch()).run_length();
+  if (!facts.device().transposes_operands || !window_pieces::can_turn(window, filters, run))
+    return 0.0;
+  return runs_of(facts) * double(window_pieces::turned_floats(window, filters, run)) * kFloat;
 }
 
 // What a product of windows reads and writes beside weights: activations and deltas of the edge's
