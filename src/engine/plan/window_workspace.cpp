@@ -122,6 +122,10 @@ class Needs {
     raise(turned_, runs * turned_floats(window, filters, examples));
     raise(filters_, runs * quotient_up(run, examples) * turned_slices(window, filters, run) *
                         filters * window.taps() * padded_channels<float>(window));
+    // The last run may be too short to be turned.
+    Index shorter = run - 1;
+    while (shorter > 0 && can_turn(window, filters, shorter)) --shorter;
+    if (shorter > 0) write(window, shorter);
   }
   void add_phases(const Window& window, Index filters) {
     const Index units = window.places() * window.channels;
