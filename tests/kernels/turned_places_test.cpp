@@ -14,8 +14,7 @@ using namespace window_pieces;
 
 class TurnedPlacesTest : public samples::RandomTest {
  protected:
-  /// Windows that do not stride: as many as there are, fewer, or one that begins in front of the
-  /// end.
+  /// Windows that do not stride: all that there are, fewer, or one more.
   Window draw(Index largest) {
     Window w;
     for (std::size_t a = 0; a < 2; ++a) {
