@@ -69,6 +69,14 @@ struct TapBox {
   }
 };
 
+/// Distances in turned images, whose places stand one behind the other in a row.
+struct TurnedTaps {
+  int first = 0;  ///< from a window's place to that of its first tap
+  int x = 0;      ///< from tap to tap along an axis
+  int y = 0;
+  int box = 0;  ///< channels that are copied at a time
+};
+
 struct Work {
   TileOperands operands;
   CUtensorMap needed, result;  ///< of tiles that go through shared memory
@@ -81,6 +89,7 @@ struct Work {
   int row_tiles;  ///< of a slice
   int slices;     ///< of a run
   int filters;
+  TurnedTaps turned{};
 };
 
 template <class Kind>
@@ -123,11 +132,13 @@ struct ToFloats {
   static constexpr int kStages = 6;
 };
 
-/// Tiles of 64 * kHalves filters, the slices of all runs one below the other. kCols blocks side by
-/// side are a cluster and share deltas.
-template <int kCols, int kHalves>
+/// Tiles of 64 * kHalves filters, the slices of all runs one below the other. kColBlocks side by
+/// side are a cluster and share deltas, or kRowBlocks one below the other that share images.
+template <int kColBlocks, int kHalves, int kRowBlocks = 1>
 struct SlicedTiles {
-  static constexpr int kBlocks = kCols;
+  static_assert(kColBlocks == 1 || kRowBlocks == 1);
+  static constexpr int kCols = kColBlocks;
+  static constexpr int kBlocks = kColBlocks * kRowBlocks;
   static constexpr int kRows = 64 * kHalves;
 
   /// Of all runs.
@@ -236,24 +247,26 @@ void launch(const Stream& stream, const Work& work) {
   check_launch("window_product_kernel");
 }
 
-/// Kind<columns of a cluster, halves of a tile's rows> of a gradient's tiles, as they fill best.
-template <template <int, int> class Kind>
+/// The slices of so many runs, in Kind's tiles. kRowBlocks of them are in a slice, or a multiple.
+template <class Kind>
 void launch_slices(const Stream& stream, Work& work, Index runs) {
-  const Index filters = work.filters, col_tiles = tiles_of(work.to.result.cols, kTile);
-  const auto launch_tiles = [&](auto cols, auto halves) {
-    using Tiles = Kind<cols(), halves()>;
-    work.row_tiles = tiles_of(filters, Tiles::kRows);
-    work.operands.order.outer = work.row_tiles * int(work.slices * runs);
-    work.operands.order.inner = work.operands.order.group = tiles_of(col_tiles, cols());
-    launch<Tiles>(stream, work);
-  };
-  constexpr std::integral_constant<int, 1> kOne{};
-  constexpr std::integral_constant<int, 2> kTwo{};
-  const bool shares = window_pieces::shares_deltas(col_tiles);
-  if (filters <= kTile / 2)
-    shares ? launch_tiles(kTwo, kOne) : launch_tiles(kOne, kOne);
+  constexpr int kCols = Kind::Tiles::kCols;
+  work.row_tiles = tiles_of(work.filters, Kind::kRows);
+  work.operands.order.outer = work.row_tiles / (Kind::kBlocks / kCols) * int(work.slices * runs);
+  work.operands.order.inner = work.operands.order.group =
+      tiles_of(tiles_of(work.to.result.cols, kTile), kCols);
+  launch<Kind>(stream, work);
+}
+/// The same in those of Kind<columns of a cluster, halves of a tile's rows> that fill best.
+template <template <int, int> class Kind>
+void launch_slices_by_columns(const Stream& stream, Work& work, Index runs) {
+  const bool shares = window_pieces::shares_deltas(tiles_of(work.to.result.cols, kTile));
+  if (work.filters <= kTile / 2)
+    shares ? launch_slices<Kind<2, 1>>(stream, work, runs)
+           : launch_slices<Kind<1, 1>>(stream, work, runs);
   else
-    shares ? launch_tiles(kTwo, kTwo) : launch_tiles(kOne, kTwo);
+    shares ? launch_slices<Kind<2, 2>>(stream, work, runs)
+           : launch_slices<Kind<1, 2>>(stream, work, runs);
 }
 
 }  // namespace norn::cuda::window_kernel

@@ -238,7 +238,7 @@ void multiply_window_slices(const Stream& stream, const Window& window,
   work.operands.a = map_boxes_of_each(delta, work.windows);
   work.operands.b = map_windows(window, x.data, x.rows, kBox);
   work.operands.steps = tiles_of(tiles_of(work.windows, kBox), int(slices));
-  launch_slices<Gradient>(stream, work, runs);
+  launch_slices_by_columns<Gradient>(stream, work, runs);
 }
 
 }  // namespace norn::cuda
