@@ -152,6 +152,13 @@ inline bool can_fold(const Window& window, Index filters, bool rounds) {
          window.out[2] == 1 && can_read(folded(window), filters);
 }
 
+/// Whether two of so many tiles side by side share what a gradient's have in common: a last one
+/// that stands alone then is one of many.
+inline bool shares_deltas(Index col_tiles) {
+  constexpr Index kMany = 9;
+  return col_tiles % 2 == 0 || col_tiles >= kMany;
+}
+
 /// In how many slices of the windows a gradient in bfloat16 is summed then, so that its tiles of
 /// 128 x 128 fill a device: two for each multiprocessor of an H100.
 inline Index gradient_slices(const Window& window, Index filters, Index examples) {
@@ -165,6 +172,82 @@ inline Index gradient_slices(const Window& window, Index filters, Index examples
 inline Index written_slices(const Window& window, Index filters) {
   const Index depth = written_depth(window, true);
   return (gradient_slices(places_of(rows_of_piece(depth, true), depth), filters, 1) + 1) / 2;
+}
+
+/// Gradients in tf32 read turned copies of a run: a channel has a row, in which the examples of a
+/// place stand together, up to whole `kTurnedRun`s, behind them those of the next place. A row of
+/// places is as long as what windows reach of it, so that what lies beyond an image is zero, or in
+/// front of all places, or behind them. A tap is a distance, and a multiple of 16 bytes, as the
+/// copy engine asks for.
+inline constexpr Index kTurnedRun = 4;
+inline Index turned_examples(Index examples) {
+  return round_up(examples, kTurnedRun);
+}
+/// Places along x, with zeros behind an image's that the next row has in front of it, too.
+inline Index turned_width(const Window& window) {
+  const Index reached = window.in[0] - 1 + upper_corner(window, 0) + window.kernel[0];
+  return std::max({window.in[0] + window.padding[0], reached, window.out[0]});
+}
+inline Index turned_places(const Window& window) {
+  return turned_width(window) * std::max(window.in[1], window.out[1]);
+}
+/// Of a row, of so many examples.
+inline Index turned_length(const Window& window, Index examples) {
+  return turned_places(window) * turned_examples(examples);
+}
+/// From a window's place to that of a tap.
+inline Index turned_distance(const Window& window, Index examples, Index x, Index y) {
+  return ((y - window.padding[1]) * turned_width(window) + x - window.padding[0]) *
+         turned_examples(examples);
+}
+/// Floats of the source's and of the delta's copy.
+inline Index turned_floats(const Window& window, Index filters, Index examples) {
+  return turned_length(window, examples) * (window.channels + filters);
+}
+/// Floats of turned copies at a time.
+inline constexpr Index kTurnedFloats = Index(64) << 20;
+
+/// Whether it pays for a run of so many examples: windows that do not stride, that are not the
+/// source as it stands, and that fill at least half of the copies.
+inline bool can_turn(const Window& window, Index filters, Index run) {
+  return can_read(window, filters) && window.stride[0] == 1 && window.stride[1] == 1 &&
+         (window.taps() > 1 || window.padding[0] > 0 || window.padding[1] > 0) && run > 0 &&
+         turned_length(window, run) <= 2 * window.out_places() * run &&
+         turned_floats(window, filters, kTurnedRun) <= kTurnedFloats;
+}
+/// Examples of a run of so many that are turned at a time.
+inline Index examples_turned(const Window& window, Index filters, Index run) {
+  const Index whole = kTurnedFloats / turned_floats(window, filters, kTurnedRun);
+  const Index parts = quotient_up(run, whole * kTurnedRun);
+  return std::min(run, turned_examples(quotient_up(run, parts)));
+}
+/// Runs of so many examples that are turned at a time, of eight.
+inline Index runs_turned(const Window& window, Index filters, Index run) {
+  constexpr Index kRuns = 8;
+  const Index most = std::max<Index>(1, kTurnedFloats / turned_floats(window, filters, run));
+  return quotient_up(kRuns, quotient_up(kRuns, most));
+}
+/// Whether two tiles of filters share what they read of the source: they are whole pairs.
+inline bool shares_images(Index filters) {
+  constexpr Index kTile = 128;
+  return quotient_up(filters, kTile) % 2 == 0;
+}
+/// In how many slices the gradient of what is turned of a run is summed: as few as leave no more
+/// than a tenth of an H100 idle, two tiles for each multiprocessor or more.
+inline Index turned_slices(const Window& window, Index filters, Index run) {
+  constexpr Index kTile = 128, kMultiprocessors = 132, kLeastSteps = 8;
+  const Index cols = quotient_up(window.taps() * padded_channels<float>(window), kTile);
+  const bool pairs_cols = !shares_images(filters) && shares_deltas(cols);
+  const Index tiles = (pairs_cols ? round_up(cols, 2) : cols) * quotient_up(filters, kTile) *
+                      runs_turned(window, filters, run);
+  const Index steps =
+      quotient_up(turned_length(window, examples_turned(window, filters, run)), kBox<float>);
+  const Index most = std::max<Index>(1, steps / kLeastSteps);
+  for (Index slices = 1; slices < most; ++slices) {
+    const Index waves = quotient_up(tiles * slices, kMultiprocessors);
+    if (waves > 1 && 10 * tiles * slices >= 9 * waves * kMultiprocessors) return slices;
+  }
+  return most;
 }
 
 }  // namespace norn::window_pieces

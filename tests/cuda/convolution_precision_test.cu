@@ -99,7 +99,7 @@ class ConvolutionPrecisionTest : public ::testing::TestWithParam<Precision> {
          << e << (w.order == UnitOrder::file ? ", file" : "");
     return text.str();
   }
-  Index draw_filters() { return one_of({1, 7, 16, 32, 33, 40, 64, 128, 136, 192}); }
+  Index draw_filters() { return one_of({1, 7, 16, 32, 33, 40, 64, 96, 128, 136, 160, 192}); }
   static Index unit(const Window& w, Index place, Index channel) {
     return w.order == UnitOrder::file ? channel * w.places() + place : place * w.channels + channel;
   }

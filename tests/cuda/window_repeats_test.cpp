@@ -24,7 +24,7 @@ TEST_F(RepeatsTest, Convolution) {
   Window many = few;  // channels, as many windows as places: read where they stand in bf16
   many.out = many.in;
   many.stride = {1, 1, 1};
-  many.channels = 72;
+  many.channels = 72;  // turned in tf32 for gradients
   for (int round = 0; round < 2 * int(std::size(kPrecisions)); ++round) {
     const Precision precision = kPrecisions[round / 2];
     const Window w = round % 2 == 0 ? few : many;
@@ -47,6 +47,56 @@ TEST_F(RepeatsTest, Convolution) {
       });
     }
   }
+}
+
+// Tiles of floats of every width: what is added to, what functions make and what slopes need.
+TEST_F(RepeatsTest, ConvolutionToFloats) {
+  Window w = image(UnitOrder::channels_last);
+  w.out = w.in;
+  w.stride = {1, 1, 1};
+  for (const Precision precision : {Precision::tf32, Precision::bf16})
+    for (const Index channels : {64, 96, 136})
+      for (const Index filters : {64, 96, 136}) {
+        w.channels = channels;
+        ConvolutionKernels& kernels = *use(precision).convolution;
+        const Index examples = 20, windows = w.out_places(), units = w.places() * w.channels;
+        SCOPED_TRACE(testing::Message() << name_of(precision) << ", channels " << w.channels
+                                        << ", filters " << filters);
+        const MatrixView<const float> x = constant_matrix(examples, units);
+        const MatrixView<const float> delta = constant_matrix(examples, windows * filters);
+        const MatrixView<const float> f = constant_matrix(filters, w.channels * w.taps());
+        const VectorView<const float> bias{constant(numbers(filters)), filters};
+        const MatrixView<float> y = empty_matrix<float>(examples, windows * filters);
+        const MatrixView<float> sums = matrix(examples, windows * filters);
+        const MatrixView<float> dx = empty_matrix<float>(examples, units);
+        expect_one_hash("to floats", [&] {
+          kernels.forward_to_outputs(w, x, f, bias, Relu{}, {}, {y, {}});
+          kernels.forward(w, x, f, sums, Existing::add);
+          kernels.input_delta_through(w, delta, f, Relu{}, 1.0f, x, {dx, {}});
+        });
+      }
+}
+
+// Of turned images in tf32: runs together, and the last by itself.
+TEST_F(RepeatsTest, GradientsOfRuns) {
+  Window w = image(UnitOrder::channels_last);
+  w.out = w.in;
+  w.stride = {1, 1, 1};
+  for (const Index channels : {32, 64, 72, 128})
+    for (const Index filters : {40, 136}) {
+      ConvolutionKernels& kernels = *use(Precision::tf32).convolution;
+      w.channels = channels;
+      const Index examples = 20, depth = w.channels * w.taps();
+      SCOPED_TRACE(testing::Message() << "channels " << channels << ", filters " << filters);
+      const MatrixView<const float> x = constant_matrix(examples, w.places() * w.channels);
+      const MatrixView<const float> delta = constant_matrix(examples, w.out_places() * filters);
+      const MatrixView<float> terms = matrix(3, filters * depth);
+      const std::vector<Range> runs{{0, 8}, {8, 16}, {16, 20}};
+      expect_one_hash("in tf32", [&] {
+        if (!kernels.gradients(w, delta, x, runs, 0.5f, filters, terms))
+          kernels.gradient(w, delta, x, 0.5f, {terms.row(0), filters, depth, depth});
+      });
+    }
 }
 
 // Read where they stand, without and with strides; images that are written out and folded.

@@ -135,5 +135,29 @@ TEST(Bf16Layers, FillAShareOfTheirTiles) {
   EXPECT_DOUBLE_EQ(tiles_filled(planned.facts, second, outputs), 1.0);
 }
 
+// Floats have boxes of half as many channels; gradients are not multiplied in such tiles.
+TEST(Bf16Layers, LeaveTilesOfFloatsToTf32) {
+  using enum WindowProduct;
+  const auto share = [](Index channels, Index filters, bool in_tf32, WindowProduct product) {
+    Recipe recipe = norn::test::wide_convolution_recipe();
+    recipe.network.layers[1].extent[0] = channels;
+    recipe.network.layers[2].extent[0] = filters;
+    const Graph graph = make_graph(recipe.network, recipe.shapes(), "test");
+    StepSettings settings = Planned::settings(recipe, graph, !in_tf32, Pass::training);
+    settings.device.casts_operands = !in_tf32;
+    settings.device.transposes_operands = in_tf32;
+    const StepFacts facts(graph, settings);
+    return tiles_filled(facts, facts.matrices(2)[0], product);
+  };
+  EXPECT_DOUBLE_EQ(share(64, 128, true, outputs), 1.0);
+  EXPECT_DOUBLE_EQ(share(96, 128, true, outputs), 1.0);
+  EXPECT_DOUBLE_EQ(share(96, 128, false, outputs), 0.75);
+  EXPECT_DOUBLE_EQ(share(40, 128, true, outputs), 0.625);
+  EXPECT_DOUBLE_EQ(share(64, 64, true, outputs), share(64, 64, false, outputs));
+  EXPECT_LT(share(64, 64, true, outputs), 1.0);
+  EXPECT_LT(share(64, 128, true, input_delta), 1.0);
+  EXPECT_DOUBLE_EQ(share(40, 72, true, gradient), 1.0);
+}
+
 }  // namespace
 }  // namespace norn::step::test

@@ -10,7 +10,7 @@ target_link_libraries(norn_cuda_flags INTERFACE CUDA::cudart)
 
 # Sources that use instructions of compute capability 9.0 alone: warpgroup products, tensor copies.
 set(NORN_HOPPER_SOURCES factored/fold_hopper.cu fused/fused_output.cu fused/fused_output_float.cu fused/fused_softmax.cu
-  fused/fused_update.cu fused/tile_totals.cu select/top_k_product.cu windows/window_product.cu)
+  fused/fused_update.cu fused/tile_totals.cu select/top_k_product.cu windows/turned_product.cu windows/window_product.cu)
 
 # Adds every .cu of a folder's folders to a target.
 function(norn_cuda_sources target folder)

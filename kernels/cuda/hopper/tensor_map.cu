@@ -35,6 +35,23 @@ CUtensorMap encode(MatrixView<const T> matrix, const Boxes& boxes) {
   return map;
 }
 
+/// Of matrices of so many rows each.
+template <typename T>
+CUtensorMap encode_each(MatrixView<const T> matrices, Index rows, const Boxes& boxes) {
+  CUtensorMap map;
+  const cuuint64_t sizes[3] = {cuuint64_t(matrices.cols), cuuint64_t(rows),
+                               cuuint64_t(matrices.rows / rows)};
+  const cuuint64_t bytes = cuuint64_t(matrices.stride) * sizeof(T);
+  const cuuint64_t strides[2] = {bytes, bytes * cuuint64_t(rows)};
+  const cuuint32_t box[3] = {boxes.cols, boxes.rows, 1}, steps[3] = {1, 1, 1};
+  const CUresult status =
+      encoder()(&map, boxes.type, 3, const_cast<T*>(matrices.data), sizes, strides, box, steps,
+                CU_TENSOR_MAP_INTERLEAVE_NONE, boxes.swizzle, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  check_driver(status, "cuTensorMapEncodeTiled");
+  return map;
+}
+
 template <typename T>
 bool fits(MatrixView<const T> matrix) {
   constexpr Index kLimit = Index(1) << 31;
@@ -60,29 +77,24 @@ CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix, int rows, int cols) {
                          cols == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B});
 }
 CUtensorMap map_boxes_of_each(MatrixView<const Bfloat16> matrices, Index rows) {
-  CUtensorMap map;
-  const cuuint64_t sizes[3] = {cuuint64_t(matrices.cols), cuuint64_t(rows),
-                               cuuint64_t(matrices.rows / rows)};
-  const cuuint64_t bytes = cuuint64_t(matrices.stride) * sizeof(Bfloat16);
-  const cuuint64_t strides[2] = {bytes, bytes * cuuint64_t(rows)};
-  const cuuint32_t box[3] = {64, 64, 1}, steps[3] = {1, 1, 1};
-  const CUresult status = encoder()(
-      &map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, const_cast<Bfloat16*>(matrices.data), sizes,
-      strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  check_driver(status, "cuTensorMapEncodeTiled");
-  return map;
+  return encode_each(matrices, rows,
+                     {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 64, 64, CU_TENSOR_MAP_SWIZZLE_128B});
+}
+CUtensorMap map_boxes_of_each(MatrixView<const float> matrices, Index rows, int box_rows) {
+  return encode_each(
+      matrices, rows,
+      {CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, 32, cuuint32_t(box_rows), CU_TENSOR_MAP_SWIZZLE_128B});
 }
 CUtensorMap map_rows(MatrixView<const float> matrix, int rows, int cols) {
   return encode(matrix, {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, cuuint32_t(cols), cuuint32_t(rows),
                          CU_TENSOR_MAP_SWIZZLE_NONE});
 }
-CUtensorMap map_operand_boxes(MatrixView<const float> matrix) {
-  return encode(matrix, {CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, 32, 64, CU_TENSOR_MAP_SWIZZLE_128B});
+CUtensorMap map_operand_boxes(MatrixView<const float> matrix, int rows) {
+  return encode(
+      matrix, {CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, 32, cuuint32_t(rows), CU_TENSOR_MAP_SWIZZLE_128B});
 }
-CUtensorMap map_result_boxes(MatrixView<float> matrix) {
-  return encode(MatrixView<const float>(matrix),
-                {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 32, 64, CU_TENSOR_MAP_SWIZZLE_128B});
+CUtensorMap map_result_boxes(MatrixView<const float> matrix) {
+  return encode(matrix, {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 32, 64, CU_TENSOR_MAP_SWIZZLE_128B});
 }
 
 }  // namespace norn::cuda

@@ -20,16 +20,18 @@ CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix);
 /// The same with other rows of a box, and columns: 64, or 32 with the 64-byte swizzle.
 CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix, int rows, int cols);
 
-/// Matrices of so many rows each, one below the other, which boxes do not leave.
+/// Matrices of so many rows each, one below the other, which boxes do not leave. Floats are rounded
+/// to tf32 on the way, and their boxes have 32 columns x `box_rows` rows.
 CUtensorMap map_boxes_of_each(MatrixView<const Bfloat16> matrices, Index rows);
+CUtensorMap map_boxes_of_each(MatrixView<const float> matrices, Index rows, int box_rows);
 
 /// The same for floats, in boxes of whole rows of a tile: `cols` (at most 256) columns x `rows`
 /// rows, not swizzled.
 CUtensorMap map_rows(MatrixView<const float> matrix, int rows, int cols);
 
 /// The same in boxes of 32 columns x 64 rows, swizzled: operands, which are rounded to tf32 on the
-/// way, and results.
-CUtensorMap map_operand_boxes(MatrixView<const float> matrix);
-CUtensorMap map_result_boxes(MatrixView<float> matrix);
+/// way, and results. Operands also in boxes of other rows.
+CUtensorMap map_operand_boxes(MatrixView<const float> matrix, int rows = 64);
+CUtensorMap map_result_boxes(MatrixView<const float> matrix);
 
 }  // namespace norn::cuda

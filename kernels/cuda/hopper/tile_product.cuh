@@ -92,8 +92,7 @@ template <hopper::Major kMajorA, hopper::Major kMajorB, int kRows, int kCols, in
 class TilePipeline {
   static_assert(std::is_same_v<T, Bfloat16> ||
                 (kMajorA == hopper::Major::k && kMajorB == hopper::Major::k));
-  static_assert(kWidth == kTile || (std::is_same_v<T, Bfloat16> && kMajorB == hopper::Major::k &&
-                                    kMajorA == hopper::Major::k));
+  static_assert(kWidth == kTile || (kMajorB == hopper::Major::k && kMajorA == hopper::Major::k));
 
  public:
   static constexpr int kBlocks = kRows * kCols;
@@ -242,19 +241,28 @@ class TilePipeline {
     for (int k = 2 * kHalf; k < 2 * (kHalf + 1); ++k) {  // of four runs of 32 bytes
 #pragma unroll
       for (int half = 0; half < kHalves; ++half) {
-        const std::uint64_t a_run = a + half * (kPieceBytes / 16) + k * hopper::kNextK<kMajorA>;
-        const std::uint64_t b_run = b + k * hopper::kNextK<kMajorB>;
-        if constexpr (std::is_same_v<T, float>)
-          hopper::multiply_add_64x128x8(sum[half], a_run, b_run);
-        else if constexpr (kWidth == 64)
-          hopper::multiply_add_64x64x16(sum[half], a_run, b_run);
-        else if constexpr (kWidth == 96)
-          hopper::multiply_add_64x96x16(sum[half], a_run, b_run);
-        else
-          hopper::multiply_add_64x128x16<kMajorA, kMajorB>(sum[half], a_run, b_run);
+        multiply_add(sum[half], a + half * (kPieceBytes / 16) + k * hopper::kNextK<kMajorA>,
+                     b + k * hopper::kNextK<kMajorB>);
       }
     }
     hopper::product_commit();
+  }
+
+  static __device__ void multiply_add(float (&sum)[kSums], std::uint64_t a, std::uint64_t b) {
+    if constexpr (std::is_same_v<T, float>) {
+      if constexpr (kWidth == 64)
+        hopper::multiply_add_64x64x8(sum, a, b);
+      else if constexpr (kWidth == 96)
+        hopper::multiply_add_64x96x8(sum, a, b);
+      else
+        hopper::multiply_add_64x128x8(sum, a, b);
+    } else if constexpr (kWidth == 64) {
+      hopper::multiply_add_64x64x16(sum, a, b);
+    } else if constexpr (kWidth == 96) {
+      hopper::multiply_add_64x96x16(sum, a, b);
+    } else {
+      hopper::multiply_add_64x128x16<kMajorA, kMajorB>(sum, a, b);
+    }
   }
 
   /// Tells every block that writes to this one's stage that a warp is done with it.

@@ -1,16 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 // Convolutions as products. A Hopper GPU reads the windows of most layers where they stand
-// (window_product.cu), in bfloat16 also of images that are folded for it. Otherwise the windows of
-// a piece of the examples are written out as rows and multiplied with the filters, there by the
-// same products, else by cuBLASLt's. Products of examples are those whose rows stand alone; the
-// delta of a source of as many places as windows is one of them, with filters mirrored, and where
-// windows stride one for each phase of the places; else a unit takes what its windows give in the
-// order of windows. A gradient is the sum over slices or pieces of its examples, in their order.
-// All of these follow from the shapes alone.
+// (window_product.cu), in bfloat16 also of images that are folded for it, and for gradients in tf32
+// of turned copies (turned_product.cu). Otherwise the windows of a piece of the examples are
+// written out as rows and multiplied with the filters, there by the same products, else by
+// cuBLASLt's. Products of examples are those whose rows stand alone; the delta of a source of as
+// many places as windows is one of them, with filters mirrored, and where windows stride one for
+// each phase of the places; else a unit takes what its windows give in the order of windows. A
+// gradient is the sum over slices or pieces of its examples, in their order. All of these follow
+// from the shapes alone.
 #include "kernels/convolution.h"
 #include "kernels/cuda/dense/many_rows.h"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/windows/phase_cells.cuh"
+#include "kernels/cuda/windows/turned_images.h"
+#include "kernels/cuda/windows/turned_product.h"
 #include "kernels/cuda/windows/window_operands.cuh"
 #include "kernels/cuda/windows/window_product.h"
 #include "kernels/window_pieces.h"
@@ -27,6 +30,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
         dense_(dense),
         rows_(products_of_many_rows(dense)),
         mirrored_(stream.memory),
+        turned_(stream.memory),
         rounded_delta_(stream.memory) {}
 
  private:
@@ -241,6 +245,8 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
       if (fills_tiles(term.rows) && device_reads_windows())
         return gradient_written(window, delta, x, scale, term);
     }
+    if (windows_of_all > 0 && turns(window, term.rows, x.rows()))
+      return gradient_turned(window, delta, x, scale, term);
     const FilterColumns columns = of_written(window);
     const MatrixView<float> sum{filters_.reserve(term.rows * columns.depth), term.rows,
                                 columns.depth, columns.depth};
@@ -267,6 +273,45 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
                            round(x, rounded_piece_), 1, slices, parts);
     add_slices(window, columns, parts, slices, scale, term);
   }
+  bool turns(const Window& window, Index filters, Index run) const {
+    return stream_.precision == Precision::tf32 && can_turn(window, filters, run) &&
+           device_reads_windows();
+  }
+  void multiply_turned(const Window& window, const DenseOperand& delta, const DenseOperand& x,
+                       Index runs, Index slices, MatrixView<float> parts) {
+    const Index filters = delta.cols() / window.out_places(), examples = x.rows() / runs;
+    const Index length = turned_length(window, examples), channels = runs * window.channels;
+    float* const memory = turned_.reserve((channels + runs * filters) * length);
+    const MatrixView<float> of_x{memory, channels, length, length};
+    const MatrixView<float> of_delta{of_x.row(channels), runs * filters, length, length};
+    turn_places(stream_, window, window.in[0], window.in[1], runs, x.values, of_x);
+    turn_places(stream_, window, window.out[0], window.out[1], runs, delta.values, of_delta);
+    multiply_turned_slices(stream_, window, examples, of_delta, of_x, runs, slices, parts);
+  }
+  /// A part of the examples at a time, the slices of all of them one behind the other.
+  void gradient_turned(const Window& window, const DenseOperand& delta, const DenseOperand& x,
+                       float scale, MatrixView<float> term) {
+    const FilterColumns columns = of_read(window);
+    const Index most = examples_turned(window, term.rows, x.rows());
+    const Index of_piece = turned_slices(window, term.rows, x.rows());
+    const Index slices = quotient_up(x.rows(), most) * of_piece;
+    const MatrixView<float> parts = slices_of(slices, term.rows, columns.depth);
+    for (Index first = 0; first < x.rows(); first += most) {
+      const Index count = std::min(most, x.rows() - first), slice = first / most * of_piece;
+      multiply_turned(window, delta.row_range(first, count), x.row_range(first, count), 1, of_piece,
+                      parts.row_range(slice * term.rows, of_piece * term.rows));
+    }
+    add_slices(window, columns, parts, slices, scale, term);
+  }
+  /// Of so many equal runs, in which rows of parts are slices of a run.
+  void multiply_runs(const Window& window, const DenseOperand& delta, const DenseOperand& x,
+                     Index filters, Index runs, Index slices, MatrixView<float> parts) {
+    if (rounds())
+      multiply_window_slices(stream_, window, by_places(delta.bf16, window.out_places(), filters),
+                             x.bf16, runs, slices, parts);
+    else
+      multiply_turned(window, delta, x, runs, slices, parts);
+  }
   // Those in front are equally long, the last may be shorter: its gradient is made by itself.
   bool do_gradients(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                     std::span<const Range> runs, float scale, Index filters,
@@ -280,19 +325,23 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
     while (equal < runs.size() && runs[equal].count() == runs[0].count() &&
            (equal == 0 || runs[equal].begin == runs[equal - 1].end))
       ++equal;
-    if (equal < 2 || runs[0].count() == 0 || !rounds() || !reads_windows(window, filters) ||
-        !is_there(delta) || !is_there(x))
-      return false;
-    const Index slices = gradient_slices(window, filters, runs[0].count());
-    const Index examples = Index(equal) * runs[0].count(), first = runs[0].begin;
-    const MatrixView<float> parts = slices_of(Index(equal) * slices, filters, columns.depth);
-    multiply_window_slices(
-        stream_, window,
-        by_places(delta.bf16.row_range(first, examples), window.out_places(), filters),
-        x.bf16.row_range(first, examples), Index(equal), slices, parts);
-    for (std::size_t run = 0; run < equal; ++run)
-      add_slices(window, columns, parts.row_range(Index(run) * slices * filters, slices * filters),
-                 slices, scale, term(run));
+    const Index length = equal == 0 ? 0 : runs[0].count();
+    const bool reads = rounds() && reads_windows(window, filters) && is_there(delta) && is_there(x);
+    if (equal < 2 || length == 0 || !(reads || turns(window, filters, length))) return false;
+    const Index most = reads ? Index(equal) : runs_turned(window, filters, length);
+    if (most < 2) return false;
+    const Index slices =
+        reads ? gradient_slices(window, filters, length) : turned_slices(window, filters, length);
+    for (Index begin = 0; begin < Index(equal); begin += most) {
+      const Index count = std::min(most, Index(equal) - begin);
+      const Index first = runs[std::size_t(begin)].begin, examples = count * length;
+      const MatrixView<float> parts = slices_of(count * slices, filters, columns.depth);
+      multiply_runs(window, delta.row_range(first, examples), x.row_range(first, examples), filters,
+                    count, slices, parts);
+      for (Index run = 0; run < count; ++run)
+        add_slices(window, columns, parts.row_range(run * slices * filters, slices * filters),
+                   slices, scale, term(std::size_t(begin + run)));
+    }
     for (std::size_t run = equal; run < runs.size(); ++run)
       do_gradient(window, delta.row_range(runs[run].begin, runs[run].count()),
                   x.row_range(runs[run].begin, runs[run].count()), scale, term(run));
@@ -368,6 +417,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
   DenseKernels& dense_;
   DenseProducts& rows_;  ///< that stand alone
   Workspace<float> mirrored_;
+  Workspace<float> turned_;
   Workspace<Bfloat16> rounded_delta_;
 };
 

@@ -22,7 +22,8 @@ inline bool windows_are_source(const Window& window) {
   bool of_one = true, of_all = true;
   for (std::size_t a = 0; a < 3; ++a) {
     if (window.padding[a] != 0) return false;
-    of_one = of_one && window.kernel[a] == 1 && window.stride[a] == 1;
+    of_one =
+        of_one && window.kernel[a] == 1 && window.stride[a] == 1 && window.out[a] == window.in[a];
     of_all = of_all && window.kernel[a] == window.in[a] && window.out[a] == 1;
   }
   return (of_one || of_all) && has_channels_last(window) &&

@@ -1,15 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
-// What becomes of a tile of a product of windows: floats go where they belong from the registers,
-// bfloat16 alone through shared memory and the copy engine, in whole lines.
+// What becomes of a tile of a product of windows: it goes through shared memory and the copy
+// engine, in whole lines, or from the registers where it belongs.
 #pragma once
 
 #include "kernels/cuda/elements/elements.cuh"
 #include "kernels/cuda/hopper/tile_product.cuh"
 #include "kernels/cuda/windows/window_product.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 namespace norn::cuda {
+
+/// Where results of a type of element go, and what is read for them: outputs, or what is there
+/// already.
+template <typename Element>
+NORN_HD MatrixView<Element> result_of(const WindowResult& to) {
+  if constexpr (std::is_same_v<Element, float>)
+    return to.result;
+  else
+    return to.bf16;
+}
+template <typename Element>
+NORN_HD MatrixView<const Element> needed_of(const WindowResult& to) {
+  if constexpr (std::is_same_v<Element, float>)
+    return to.existing == Existing::add ? MatrixView<const float>(to.result) : to.outputs;
+  else
+    return to.bf16_outputs;
+}
+template <typename Element>
+NORN_HD bool needs(const WindowResult& to) {
+  return needed_of<Element>(to).data != nullptr;
+}
 
 /// Two columns' sums with their bias, in f or times its slope at y.
 __device__ inline Pack<float, 2> finished(const WindowResult& to, Pack<float, 2> sum, float2 bias,
@@ -107,8 +130,9 @@ class Dropped {
   bool shares_ = false;
 };
 
-/// Floats, with a bf16 copy beside: a thread writes two columns at a time, a quad of them 32 bytes.
-/// `pairs`: two columns may be read and written at once.
+/// Floats with a bf16 copy beside, or those that the copy engine cannot write: a thread writes two
+/// columns at a time, a quad of them 32 bytes. `pairs`: two columns may be read and written at
+/// once.
 template <int kHalves, int kSums>
 __device__ void write_floats(const WindowResult& to, bool pairs, TilePlace tile, int rows_end,
                              const float (&sum)[kHalves][kSums]) {
@@ -147,115 +171,175 @@ __device__ void write_floats(const WindowResult& to, bool pairs, TilePlace tile,
     }
 }
 
-/// A consumer's tile of kWidth columns in shared memory, in boxes of 64 rows: outputs come in, and
-/// what is made of them goes out from the same place. Its threads must be whole wherever it is
+/// A consumer's tile of kWidth columns in shared memory, in boxes of 64 rows and at most 128 bytes:
+/// what results need comes in, and what is made of it goes out from the same place. Memory that
+/// holds a part of the columns has one after another. Its threads must be whole wherever it is
 /// called.
-template <int kWidth>
-class Bf16Tile {
+template <typename Element, int kWidth>
+class ResultTile {
+  static constexpr int kMost = 32768;  // bytes, which leave enough to the ring
+
  public:
-  static constexpr int kBoxCols = kWidth % 64 == 0 ? 64 : 32;
-  static constexpr int kBoxes = kWidth / kBoxCols;  ///< side by side
-  static constexpr int kBoxBytes = 64 * kBoxCols * int(sizeof(Bfloat16));
-  static constexpr int kBytes = 2 * kBoxes * kBoxBytes;
+  static constexpr int kBoxCols = kWidth % kTileDepthOf<Element> == 0 ? kTileDepthOf<Element> : 32;
+  static constexpr int kBoxBytes = 64 * kBoxCols * int(sizeof(Element));
+  static constexpr int kBoxes = kWidth / kBoxCols;                         ///< side by side
+  static constexpr int kHeld = std::min(kBoxes, kMost / (2 * kBoxBytes));  ///< of them
+  static constexpr int kBytes = 2 * kHeld * kBoxBytes;
+  static constexpr int kParts = (kBoxes + kHeld - 1) / kHeld;
 
-  __device__ Bf16Tile(std::uint32_t memory, std::uint32_t loaded, int consumer)
-      : memory_(memory + consumer * kBytes), loaded_(loaded + 8 * consumer), consumer_(consumer) {}
+  __device__ ResultTile(const WindowResult& to, const CUtensorMap& needed,
+                        const CUtensorMap& result, std::uint32_t memory, std::uint32_t loaded,
+                        int consumer)
+      : to_(to),
+        needed_(needed),
+        result_(result),
+        memory_(memory + consumer * kBytes),
+        loaded_(loaded + 8 * consumer),
+        consumer_(consumer) {}
 
-  /// Asks for the outputs at a tile, before its product.
-  __device__ void load(const CUtensorMap& outputs, TilePlace tile) const {
+  /// Before a tile's product: asks for what its first part needs.
+  __device__ void load_ahead(TilePlace tile) const {
+    if (needs<Element>(to_)) load<0>(tile);
+  }
+  /// The tile's sums become results and leave.
+  template <int kSums>
+  __device__ void give(TilePlace tile, const float (&sum)[2][kSums]) {
+    const ThreadPlace thread;
+    const Dropped dropped(to_, tile.row + thread.row());
+    give_part<0>(tile, dropped, sum);
+    if constexpr (kParts > 1) {
+      if (needs<Element>(to_)) load<1>(tile);
+      give_part<1>(tile, dropped, sum);
+    }
+  }
+  /// Until the memory may be written.
+  __device__ void wait_for_memory() const {
+    if (is_first()) hopper::wait_for_store_reads();
+    sync();
+  }
+
+ private:
+  static_assert(kParts <= 2);
+
+  static __device__ bool is_first() { return threadIdx.x % kConsumerThreads == 0; }
+  __device__ void sync() const {
+    hopper::named_sync(kConsumerBarrier + consumer_, kConsumerThreads);
+  }
+
+  template <int kPart>
+  static constexpr int kBoxesOf = std::min(kHeld, kBoxes - kPart * kHeld);
+  template <int kPart, typename Use>
+  __device__ void for_boxes(TilePlace tile, const Use& use) const {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+#pragma unroll
+      for (int box = 0; box < kBoxesOf<kPart>; ++box)
+        use(memory_ + (half * kHeld + box) * kBoxBytes, tile.col + (kPart * kHeld + box) * kBoxCols,
+            tile.row + half * 64);
+  }
+  template <int kPart>
+  __device__ void load(TilePlace tile) const {
     if (!is_first()) return;
     hopper::wait_for_store_reads();
-    hopper::barrier_arrive_expecting(loaded_, kBytes);
-    for_boxes(tile, [&](std::uint32_t at, int col, int row) {
-      hopper::load_box(outputs, at, loaded_, col, row);
+    hopper::barrier_arrive_expecting(loaded_, 2 * kBoxesOf<kPart> * kBoxBytes);
+    for_boxes<kPart>(tile, [&](std::uint32_t at, int col, int row) {
+      hopper::load_box(needed_, at, loaded_, col, row);
     });
   }
   __device__ void wait_for_load() {
     hopper::barrier_wait(loaded_, parity_);
     parity_ ^= 1;
   }
-  /// Until the memory may be written, where nothing was loaded.
-  __device__ void wait_for_memory() const {
-    if (is_first()) hopper::wait_for_store_reads();
-    sync();
-  }
 
+  template <int kPart, int kSums>
+  __device__ void give_part(TilePlace tile, const Dropped& dropped, const float (&sum)[2][kSums]) {
+    needs<Element>(to_) ? wait_for_load() : wait_for_memory();
+    finish<kPart>(tile, dropped, sum);
+    store<kPart>(tile);
+  }
   /// In place.
-  template <int kSums>
-  __device__ void finish(const WindowResult& to, TilePlace tile,
+  template <int kPart, int kSums>
+  __device__ void finish(TilePlace tile, const Dropped& dropped,
                          const float (&sum)[2][kSums]) const {
     const ThreadPlace thread;
-    const Dropped dropped(to, tile.row + thread.row());
+    constexpr int kFirst = kPart * kHeld * kBoxCols / 8;
 #pragma unroll
-    for (int j = 0; j < kSums / 4; ++j) {
+    for (int j = kFirst; j < kFirst + kBoxesOf<kPart> * kBoxCols / 8; ++j) {
       const int col = tile.col + thread.col() + 8 * j;
       float2 bias{};
-      if (to.bias.data != nullptr && col < int(to.bf16.cols))
-        bias = make_float2(__ldg(to.bias.data + col), __ldg(to.bias.data + col + 1));
+      if (to_.bias.data != nullptr && col < int(result_of<Element>(to_).cols))
+        bias = make_float2(__ldg(to_.bias.data + col), __ldg(to_.bias.data + col + 1));
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const auto at = [&](int below) {
-          return address(half, thread.row() + 8 * below, 8 * j) + 2 * thread.col();
-        };
+        const auto at = [&](int below) { return address(thread, half, below, 8 * (j - kFirst)); };
         Dropped::Four value;
 #pragma unroll
         for (int below = 0; below < 2; ++below) {
+          Pack<float, 2> z{sum[half][4 * j + 2 * below], sum[half][4 * j + 2 * below + 1]};
           float2 y{};
-          if (to.takes_slope()) y = read(at(below));
-          value.row[below] = finished(
-              to, {sum[half][4 * j + 2 * below], sum[half][4 * j + 2 * below + 1]}, bias, y);
+          if (needs<Element>(to_)) y = read(at(below));
+          if (to_.existing == Existing::add) z.value[0] += y.x, z.value[1] += y.y;
+          value.row[below] = finished(to_, z, bias, y);
         }
-        if (to.dropout.drops()) dropped.apply(half, col, value);
+        if constexpr (std::is_same_v<Element, Bfloat16>)
+          if (to_.dropout.drops()) dropped.apply(half, col, value);
 #pragma unroll
         for (int below = 0; below < 2; ++below) write(at(below), value.row[below]);
       }
     }
   }
   /// Rows and columns beyond the result's are left out.
-  __device__ void store(const CUtensorMap& result, TilePlace tile) const {
+  template <int kPart>
+  __device__ void store(TilePlace tile) const {
     hopper::fence_async();
     sync();
     if (!is_first()) return;
-    for_boxes(tile,
-              [&](std::uint32_t at, int col, int row) { hopper::store_box(result, at, col, row); });
+    for_boxes<kPart>(tile, [&](std::uint32_t at, int col, int row) {
+      hopper::store_box(result_, at, col, row);
+    });
     hopper::commit_stores();
   }
 
- private:
-  static __device__ bool is_first() {
-    return threadIdx.x % kConsumerThreads == 0;
-  }
-  __device__ void sync() const {
-    hopper::named_sync(kConsumerBarrier + consumer_, kConsumerThreads);
-  }
-  template <typename Use>
-  __device__ void for_boxes(TilePlace tile, const Use& use) const {
-#pragma unroll
-    for (int half = 0; half < 2; ++half)
-#pragma unroll
-      for (int box = 0; box < kBoxes; ++box)
-        use(memory_ + (half * kBoxes + box) * kBoxBytes, tile.col + box * kBoxCols,
-            tile.row + half * 64);
-  }
-  /// Of eight columns, as the copy engine's swizzle arranges them: 16-byte runs of a row are
-  /// exchanged by the bits of its number.
-  __device__ std::uint32_t address(int half, int row, int col) const {
-    const int run = col % kBoxCols / 8;
-    const int swizzled = kBoxCols == 64 ? run ^ row % 8 : run ^ row / 2 % 4;
-    return memory_ + (half * kBoxes + col / kBoxCols) * kBoxBytes +
-           row * (kBoxCols * int(sizeof(Bfloat16))) + swizzled * 16;
+  /// Of a thread's two columns in eight, as the copy engine's swizzle arranges them: 16-byte runs
+  /// of a row are exchanged by the bits of its number.
+  __device__ std::uint32_t address(const ThreadPlace& thread, int half, int below, int col) const {
+    constexpr int kBytesOf = int(sizeof(Element)), kRowBytes = kBoxCols * kBytesOf;
+    const int row = thread.row() + 8 * below;
+    const int own = thread.col() * kBytesOf;
+    const int run = col % kBoxCols * kBytesOf / 16 + own / 16;
+    const int swizzled = kRowBytes == 128 ? run ^ row % 8 : run ^ row / 2 % 4;
+    return memory_ + (half * kHeld + col / kBoxCols) * kBoxBytes + row * kRowBytes + swizzled * 16 +
+           own % 16;
   }
   static __device__ float2 read(std::uint32_t at) {
-    std::uint32_t pair;
-    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(pair) : "r"(at) : "memory");
-    return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000u));
+    if constexpr (std::is_same_v<Element, float>) {
+      float2 pair;
+      asm volatile("ld.shared.v2.f32 {%0, %1}, [%2];"
+                   : "=f"(pair.x), "=f"(pair.y)
+                   : "r"(at)
+                   : "memory");
+      return pair;
+    } else {
+      std::uint32_t pair;
+      asm volatile("ld.shared.b32 %0, [%1];" : "=r"(pair) : "r"(at) : "memory");
+      return make_float2(__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000u));
+    }
   }
   static __device__ void write(std::uint32_t at, Pack<float, 2> value) {
-    std::uint32_t pair;
-    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(value.value[1]), "f"(value.value[0]));
-    asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(pair) : "memory");
+    if constexpr (std::is_same_v<Element, float>) {
+      asm volatile("st.shared.v2.f32 [%0], {%1, %2};" ::"r"(at), "f"(value.value[0]),
+                   "f"(value.value[1])
+                   : "memory");
+    } else {
+      std::uint32_t pair;
+      asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(value.value[1]), "f"(value.value[0]));
+      asm volatile("st.shared.b32 [%0], %1;" ::"r"(at), "r"(pair) : "memory");
+    }
   }
 
+  const WindowResult& to_;
+  const CUtensorMap& needed_;
+  const CUtensorMap& result_;
   std::uint32_t memory_;
   std::uint32_t loaded_;
   int consumer_;

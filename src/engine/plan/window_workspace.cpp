@@ -37,7 +37,7 @@ class Needs {
   }
   /// Memory that is asked for again grows by a quarter.
   Index bytes() const {
-    const Index floats = piece_ + filters_ + mirrored_;
+    const Index floats = piece_ + filters_ + mirrored_ + turned_;
     const Index halves = rounded_piece_ + rounded_delta_ + rounded_filters_ + operands_ + images_;
     return (floats * Index(sizeof(float)) + halves * Index(sizeof(Bfloat16))) * 5 / 4;
   }
@@ -92,6 +92,8 @@ class Needs {
       if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
       return;
     }
+    if (!rounds_ && reads_ && can_turn(window, filters, examples))
+      return add_turned(window, filters, examples);
     if (!rounds_ || !reads(window, filters)) {
       write(window, examples);
       const Index rows = rows_of(window, examples), depth = written_depth(window, rounds_);
@@ -108,9 +110,22 @@ class Needs {
     }
     if (!is_rounded) raise(rounded_piece_, examples * window.places() * window.channels);
     if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
-    const Index runs = ExamplePartition::runs_of(facts_.settings().rank, facts_.ranks()).count();
-    raise(filters_, runs * gradient_slices(window, filters, examples) * filters * window.taps() *
-                        padded_channels<Bfloat16>(window));
+    raise(filters_, own_runs() * gradient_slices(window, filters, examples) * filters *
+                        window.taps() * padded_channels<Bfloat16>(window));
+  }
+  Index own_runs() const {
+    return ExamplePartition::runs_of(facts_.settings().rank, facts_.ranks()).count();
+  }
+  void add_turned(const Window& window, Index filters, Index run) {
+    const Index examples = examples_turned(window, filters, run);
+    const Index runs = std::min(own_runs(), runs_turned(window, filters, run));
+    raise(turned_, runs * turned_floats(window, filters, examples));
+    raise(filters_, runs * quotient_up(run, examples) * turned_slices(window, filters, run) *
+                        filters * window.taps() * padded_channels<float>(window));
+    // The last run may be too short to be turned.
+    Index shorter = run - 1;
+    while (shorter > 0 && can_turn(window, filters, shorter)) --shorter;
+    if (shorter > 0) write(window, shorter);
   }
   void add_phases(const Window& window, Index filters) {
     const Index units = window.places() * window.channels;
@@ -135,7 +150,7 @@ class Needs {
   const StepFacts& facts_;
   bool rounds_;  ///< operands to bf16
   bool reads_;   ///< windows where they stand
-  Index piece_ = 0, filters_ = 0, mirrored_ = 0;
+  Index piece_ = 0, filters_ = 0, mirrored_ = 0, turned_ = 0;
   Index rounded_piece_ = 0, rounded_delta_ = 0, rounded_filters_ = 0, operands_ = 0;
   Index images_ = 0;
 };

@@ -18,13 +18,24 @@ double runs_of(const StepFacts& facts) {
   return double(facts.filled_runs(facts.batch())[std::size_t(facts.settings().rank)]);
 }
 
+// Copies of the source and the delta that gradients in tf32 read, where they read any.
+double bytes_turned(const StepFacts& facts, int edge) {
+  const Window window = facts.window(edge);
+  const Index filters = facts.channels(facts.edge(edge).destination);
+  const Index run = ExamplePartition::make(facts.batch()).run_length();
+  if (!facts.device().transposes_operands || !window_pieces::can_turn(window, filters, run))
+    return 0.0;
+  return runs_of(facts) * double(window_pieces::turned_floats(window, filters, run)) * kFloat;
+}
+
 // What a product of windows reads and writes beside weights: activations and deltas of the edge's
 // two layers, as products read them. Phases come and go as floats.
 double bytes_of_windows(const StepFacts& facts, int edge, WindowProduct product) {
   const int layer = facts.edge(edge).destination, source = facts.edge(edge).source;
   const double each = facts.device().computes_in_bf16 ? kBf16 : kFloat;
   const double here = own_rows_of(facts, layer) * each, there = own_rows_of(facts, source) * each;
-  if (product != WindowProduct::input_delta) return here + there;
+  if (product == WindowProduct::gradient) return here + there + 2.0 * bytes_turned(facts, edge);
+  if (product == WindowProduct::outputs) return here + there;
   const bool has_phases = window_phases::can_read(facts.window(edge), facts.channels(layer));
   return here + 2.0 * there + (has_phases ? 2.0 * own_rows_of(facts, source) * kFloat : 0.0);
 }

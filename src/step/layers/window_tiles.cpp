@@ -22,20 +22,28 @@ double columns_of(Index filters) {
   return double(round_up(filters, width)) / (width == 64 ? kOf64 : width == 96 ? kOf96 : 1.0);
 }
 
-// What is computed for a window.
-double product_of(const Window& window, Index filters) {
-  if (can_fold(window, filters, true)) return product_of(folded(window), filters);
-  const Index depth = can_read(window, filters) ? window.taps() * padded_channels<Bfloat16>(window)
-                                                : round_up(written_depth(window, true), kChannels);
-  return double(depth) * columns_of(filters);
+// What is computed for a window, of operands that are rounded to bfloat16 or are floats. Of floats
+// that are written out nothing but what is of use.
+double product_of(const Window& window, Index filters, bool rounds) {
+  if (can_fold(window, filters, rounds)) return product_of(folded(window), filters, rounds);
+  if (can_read(window, filters)) {
+    const Index channels =
+        rounds ? padded_channels<Bfloat16>(window) : padded_channels<float>(window);
+    return double(window.taps() * channels) * columns_of(filters);
+  }
+  if (!rounds) return double(window.taps() * window.channels * filters);
+  return double(round_up(written_depth(window, true), kChannels)) * columns_of(filters);
 }
 
-double input_delta_of(const Window& window, Index filters) {
-  if (has_mirror(window, filters)) return product_of(mirror_of(window, filters), window.channels);
+double input_delta_of(const Window& window, Index filters, bool rounds) {
+  if (has_mirror(window, filters))
+    return product_of(mirror_of(window, filters), window.channels, rounds);
+  if (!rounds && !window_phases::can_read(window, filters))
+    return double(window.taps() * window.channels * filters);
   double all = 0.0;  // of all places, for each window
   for (Index number = 0; number < window_phases::count(window); ++number) {
     const Window of = window_phases::window_of(window, number, filters);
-    if (of.taps() > 0) all += double(of.out_places()) * product_of(of, window.channels);
+    if (of.taps() > 0) all += double(of.out_places()) * product_of(of, window.channels, rounds);
   }
   return all / double(window.out_places());
 }
@@ -54,14 +62,16 @@ double gradient_of(const Window& window, Index filters) {
 
 double tiles_filled(const StepFacts& facts, int edge, WindowProduct product) {
   const Index filters = facts.channels(facts.edge(edge).destination);
-  if (!facts.device().computes_in_bf16 || !fills_tiles(filters)) return 1.0;
+  const bool rounds = facts.device().computes_in_bf16;
+  const bool in_tf32 = facts.device().transposes_operands && product != WindowProduct::gradient;
+  if ((!rounds && !in_tf32) || !fills_tiles(filters)) return 1.0;
   const Window window = facts.window(edge);
   const double used = double(window.taps() * window.channels) * double(filters);
   switch (product) {
     case WindowProduct::outputs:
-      return used / product_of(window, filters);
+      return used / product_of(window, filters, rounds);
     case WindowProduct::input_delta:
-      return used / input_delta_of(window, filters);
+      return used / input_delta_of(window, filters, rounds);
     default:
       return used / gradient_of(window, filters);
   }
