@@ -38,14 +38,12 @@ void prefetch(const float* row, Index count) {
 // v h' of one row of V and one of h: in an order that the width fixes.
 double dot(const float* row, float last, const float* h, Index width) {
   constexpr Index kChains = 4;  // of vectors side by side
-  Lanes chain[kChains] = {}, x[kChains], y[kChains];
+  Lanes chain[kChains] = {};
   const Index d = width - 1;
   Index j = 0;
-  for (; j + kChains * kLanes <= d; j += kChains * kLanes) {
-    std::memcpy(&x, row + j, sizeof x);
-    std::memcpy(&y, h + j, sizeof y);
-    for (Index c = 0; c < kChains; ++c) chain[c] += x[c] * y[c];
-  }
+  for (; j + kChains * kLanes <= d; j += kChains * kLanes)
+    for (Index c = 0; c < kChains; ++c)
+      chain[c] += row_sum::load(row + j + c * kLanes) * row_sum::load(h + j + c * kLanes);
   float part[kLanes];
   chain[0] = (chain[0] + chain[1]) + (chain[2] + chain[3]);
   std::memcpy(part, &chain[0], sizeof part);

@@ -33,11 +33,21 @@ inline constexpr Index kPrefetchRows = 8;
 using Lanes [[gnu::vector_size(64)]] = float;
 inline constexpr Index kLanes = 16;
 
+/// Vectors one by one: arrays of them that are copied as a whole go through memory.
+inline Lanes load(const float* from) {
+  Lanes x;
+  std::memcpy(&x, from, sizeof x);
+  return x;
+}
+inline void store(Lanes x, float* to) {
+  std::memcpy(to, &x, sizeof x);
+}
+
 template <int kVectors, typename Int>
 void add_vectors(const RowList<Int>& rows, MatrixView<const float> source, Index first,
                  float* total) {
   Lanes sum[kVectors];
-  std::memcpy(&sum, total, sizeof sum);
+  for (int v = 0; v < kVectors; ++v) sum[v] = load(total + v * kLanes);
   const float* base = source.data + first;
   const Index fetchable = rows.readable - kPrefetchRows;
   for (Index i = 0; i < rows.count; ++i) {
@@ -46,16 +56,14 @@ void add_vectors(const RowList<Int>& rows, MatrixView<const float> source, Index
       for (int v = 0; v < kVectors; ++v) __builtin_prefetch(next + v * kLanes);
     }
     const float* row = base + Index(rows.index[i]) * source.stride;
-    Lanes x[kVectors];
-    std::memcpy(&x, row, sizeof x);
     if (rows.factor) {
       const float factor = rows.factor[i];
-      for (int v = 0; v < kVectors; ++v) sum[v] += factor * x[v];
+      for (int v = 0; v < kVectors; ++v) sum[v] += factor * load(row + v * kLanes);
     } else {
-      for (int v = 0; v < kVectors; ++v) sum[v] += x[v];
+      for (int v = 0; v < kVectors; ++v) sum[v] += load(row + v * kLanes);
     }
   }
-  std::memcpy(total, &sum, sizeof sum);
+  for (int v = 0; v < kVectors; ++v) store(sum[v], total + v * kLanes);
 }
 
 }  // namespace row_sum
