@@ -47,7 +47,8 @@ std::unique_ptr<T[]> raw(Index count) {
 }
 
 // The first element of rows or columns from `first` on, as a matrix is read.
-const double* from(MatrixView<const double> m, As as, bool rows, Index first) {
+template <typename T>
+const T* from(MatrixView<const T> m, As as, bool rows, Index first) {
   return m.data + ((as == As::it_is) == rows ? first * m.stride : first);
 }
 
@@ -95,14 +96,16 @@ void multiply_once(double scale, MatrixView<const double> a, As a_as, MatrixView
 
 }  // namespace
 
-std::unique_ptr<float[]> rounded(Executor& executor, MatrixView<const double> m) {
-  std::unique_ptr<float[]> floats = raw<float>(m.rows * m.cols);
+RoundedMatrix::RoundedMatrix(Executor& executor, MatrixView<const double> m) {
+  const Index stride = (m.cols + kLine - 1) / kLine;
+  lines_ = raw<Line>(m.rows * stride);
+  float* floats = lines_ ? lines_[0].floats : nullptr;
+  view_ = {floats, m.rows, m.cols, stride * kLine};
   executor.for_ranges(m.rows, kPanel, [&](Index first, Index end, int) {
     for (Index r = first; r < end; ++r)
-      std::transform(m.row(r), m.row(r) + m.cols, floats.get() + r * m.cols,
+      std::transform(m.row(r), m.row(r) + m.cols, floats + r * view_.stride,
                      [](double x) { return float(x); });
   });
-  return floats;
 }
 
 void multiply_doubles(Executor& executor, double scale, MatrixView<const double> a, As a_as,
@@ -131,17 +134,16 @@ void multiply_rounded(Executor& executor, double scale, MatrixView<const double>
                       MatrixView<double> c) {
   const OneBlasThread alone;
   const Index depth = a_as == As::it_is ? a.cols : a.rows;
-  const std::unique_ptr<float[]> left = rounded(executor, a), right = rounded(executor, b);
+  const RoundedMatrix left(executor, a), right(executor, b);
   for_tiles(executor, c.rows, c.cols, [&](Index r, Index rows, Index q, Index cols) {
     const std::unique_ptr<float[]> tile = raw<float>(rows * cols);
     if (depth == 0) std::fill_n(tile.get(), rows * cols, 0.0f);
     if (depth > 0)
       cblas_sgemm(CblasRowMajor, a_as == As::it_is ? CblasNoTrans : CblasTrans,
                   b_as == As::it_is ? CblasNoTrans : CblasTrans, blas_size(rows), blas_size(cols),
-                  blas_size(depth), 1.0f, left.get() + (a_as == As::it_is ? r * a.cols : r),
-                  blas_size(std::max<Index>(1, a.cols)),
-                  right.get() + (b_as == As::it_is ? q : q * b.cols),
-                  blas_size(std::max<Index>(1, b.cols)), 0.0f, tile.get(), blas_size(cols));
+                  blas_size(depth), 1.0f, from(left.view(), a_as, true, r), stride_of(left.view()),
+                  from(right.view(), b_as, false, q), stride_of(right.view()), 0.0f, tile.get(),
+                  blas_size(cols));
     for (Index i = 0; i < rows; ++i) {
       double* to = c.row(r + i) + q;
       const float* product = tile.get() + i * cols;

@@ -10,8 +10,21 @@
 /// shapes, whatever the lanes.
 namespace norn {
 
-/// A matrix in float32 without gaps.
-std::unique_ptr<float[]> rounded(Executor& executor, MatrixView<const double> m);
+/// A matrix in float32 whose rows begin at lines of the cache.
+class RoundedMatrix {
+ public:
+  RoundedMatrix(Executor& executor, MatrixView<const double> m);
+  MatrixView<const float> view() const { return view_; }
+
+ private:
+  static constexpr Index kLine = 16;
+  struct alignas(64) Line {
+    float floats[kLine];
+  };
+  std::unique_ptr<Line[]> lines_;
+  MatrixView<const float> view_;
+};
+
 /// c = a b, of float32, as one call.
 void multiply_floats(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> c);
 /// Of operands rounded to float32, added to c in float64.
