@@ -15,17 +15,12 @@ namespace norn {
 namespace {
 
 using row_sum::kLanes;
+using row_sum::kPrefetchRows;
+using row_sum::kTileRows;
 using row_sum::Lanes;
 
 constexpr Index kTogether = 64;      // units of a task
-constexpr Index kTileRows = 8;       // rows of V that stay in the first-level cache
-constexpr Index kPrefetchRows = 16;  // of an example, behind the one that is read
-constexpr Index kPrefetchUnits = 4;  // of a batch, likewise
-
-// Into the second-level cache: the first one has few lines on their way at a time.
-void prefetch(const float* row, Index count) {
-  for (Index j = 0; j < count; j += kLanes) __builtin_prefetch(row + j, 0, 2);
-}
+constexpr Index kPrefetchUnits = 4;  // behind the one whose row is updated
 
 // A row of FixedSum's accumulators side by side, so that terms are added in vectors: in units of
 // 2^-26, and what these leave in units of 2^-52. A number next to which neighbours are so far apart
@@ -123,7 +118,9 @@ class ExampleRows {
 
  private:
   Index unit(Index i) const { return unit_[std::size_t(i)]; }
-  void prefetch_row(Index i) const { prefetch(v_.rows.row(unit(i)), v_.rows.cols); }
+  [[gnu::always_inline]] void prefetch_row(Index i) const {
+    row_sum::prefetch(v_.rows.row(unit(i)), v_.rows.cols);
+  }
   void add_tile(Index first, Index end, std::vector<float>& sum) const {
     add_rows(RowList<Index>{unit_.data() + first, factor_.data() + first, end - first}, v_.rows, 0,
              v_.rows.cols, sum.data());
@@ -202,12 +199,11 @@ void update_rows_by_unit(Executor& executor, const TargetLists& lists, VectorVie
     std::vector<float> sum(std::size_t(v.width())), factors;
     for (Index place = first; place < end; ++place) {
       if (place + kPrefetchUnits < end)
-        prefetch(v.rows.row(unit[place + kPrefetchUnits]), v.rows.cols);
+        row_sum::prefetch(v.rows.row(unit[place + kPrefetchUnits]), v.rows.cols);
       factors.assign(r.data + begin[place], r.data + begin[place + 1]);
-      std::fill(sum.begin(), sum.end(), 0.0f);
-      add_rows(RowList<std::int32_t>{lists.example.data() + begin[place], factors.data(),
-                                     Index(factors.size())},
-               steps.view(), 0, v.width(), sum.data());
+      add_rows<Existing::overwrite>(RowList<std::int32_t>{lists.example.data() + begin[place],
+                                                          factors.data(), Index(factors.size())},
+                                    steps.view(), 0, v.width(), sum.data());
       float* row = v.rows.row(unit[place]);
       const auto by = float(scale);
       for (Index j = 0; j < v.width() - 1; ++j) row[j] -= by * sum[std::size_t(j)];
