@@ -17,11 +17,10 @@ class RoundedMatrix {
   MatrixView<const float> view() const { return view_; }
 
  private:
-  static constexpr Index kLine = 16;
-  struct alignas(64) Line {
-    float floats[kLine];
+  struct Free {
+    void operator()(float* floats) const;
   };
-  std::unique_ptr<Line[]> lines_;
+  std::unique_ptr<float[], Free> floats_;
   MatrixView<const float> view_;
 };
 
@@ -40,6 +39,9 @@ void cholesky_factors(Executor& executor, MatrixView<double> a, MatrixView<doubl
                       VectorView<double> least);
 void cholesky_solve(Executor& executor, MatrixView<const double> factor, MatrixView<const double> b,
                     MatrixView<double> x);
+/// The same of operands rounded to float32.
+void cholesky_solve_rounded(Executor& executor, MatrixView<const double> factor,
+                            MatrixView<const double> b, MatrixView<double> x);
 void cholesky_inverse(Executor& executor, MatrixView<const double> factor, MatrixView<double> x);
 
 }  // namespace norn
