@@ -151,12 +151,44 @@ void put(double scale, MatrixView<const float> product, Existing existing, Matri
   }
 }
 
+MatrixView<const float> transpose(MatrixView<const float> m, float* to) {
+  for (Index i = 0; i < m.cols; ++i)
+    for (Index j = 0; j < m.rows; ++j) to[i * m.rows + j] = m(j, i);
+  return {to, m.cols, m.rows, m.rows};
+}
+
+// c = scale a a' or a' a, of which tiles below the diagonal are made.
+void multiply_by_itself(Executor& executor, double scale, MatrixView<const double> a, As a_as,
+                        Existing existing, MatrixView<double> c) {
+  const RoundedMatrix rounded(executor, a);
+  const As b_as = a_as == As::it_is ? As::transposed : As::it_is;
+  const Tiles side(c.rows, kTileRows);
+  executor.for_each(side.count() * side.count(), [&](Index number, int) {
+    const Index down = number / side.count(), across = number % side.count();
+    if (across > down) return;
+    const Index r = side.begin(down), rows = side.size(down);
+    const Index q = side.begin(across), cols = side.size(across);
+    const std::unique_ptr<float[]> made = raw<float>(2 * rows * cols);
+    const MatrixView<float> product{made.get(), rows, cols, cols};
+    multiply_once(1.0, part(rounded.view(), a_as, true, r, rows), a_as,
+                  part(rounded.view(), b_as, false, q, cols), b_as, 0.0, product);
+    put(scale, product, existing, c.row_range(r, rows).columns(q, cols));
+    if (across < down)
+      put(scale, transpose(product, made.get() + rows * cols), existing,
+          c.row_range(q, cols).columns(r, rows));
+  });
+}
+
 }  // namespace
 
 void multiply_rounded(Executor& executor, double scale, MatrixView<const double> a, As a_as,
                       MatrixView<const double> b, As b_as, Existing existing,
                       MatrixView<double> c) {
   const OneBlasThread alone;
+  if (a.data == b.data && a_as != b_as && a.rows == b.rows && a.cols == b.cols) {
+    multiply_by_itself(executor, scale, a, a_as, existing, c);
+    return;
+  }
   const RoundedMatrix left(executor, a), right(executor, b);
   for_tiles(executor, c.rows, c.cols, kTileRows, [&](Index r, Index rows, Index q, Index cols) {
     const std::unique_ptr<float[]> made = raw<float>(rows * cols);
