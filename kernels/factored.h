@@ -118,12 +118,16 @@ class FactoredKernels {
   void multiply(double scale, MatrixView<const double> a, As a_as, MatrixView<const double> b,
                 As b_as, Existing existing, MatrixView<double> c,
                 Operands operands = Operands::float32);
+  /// Which ones k = h c, scale k h' and what is solved with 1 + scale k h' need: float32 where that
+  /// rounds the last to far less than its 1.   h [B x D],  c [D x D]
+  Operands operands_of(double scale, MatrixView<const double> h, MatrixView<const double> c);
   /// Prepares solve() in place of one or two symmetric matrices of one size, of which the lower
   /// triangle is read. least[i]: the least pivot of each; where that is not above 0 the rest is
   /// undefined.
   void factorize(MatrixView<double> a, MatrixView<double> b, VectorView<double> least);
   /// x = a^-1 b, from what factorize() left of a. b and x may be one.
-  void solve(MatrixView<const double> factor, MatrixView<const double> b, MatrixView<double> x);
+  void solve(MatrixView<const double> factor, MatrixView<const double> b, MatrixView<double> x,
+             Operands operands = Operands::float64);
   /// x = a^-1.
   void invert(MatrixView<const double> factor, MatrixView<double> x);
 
@@ -182,13 +186,16 @@ class FactoredKernels {
   virtual void do_multiply(double scale, MatrixView<const double> a, As a_as,
                            MatrixView<const double> b, As b_as, Existing existing,
                            MatrixView<double> c, Operands operands) = 0;
+  virtual Operands do_operands_of(double, MatrixView<const double>, MatrixView<const double>) {
+    return Operands::float64;
+  }
   virtual void do_factorize(MatrixView<double> a, MatrixView<double> b,
                             VectorView<double> least) = 0;
   virtual void do_solve(MatrixView<const double> factor, MatrixView<const double> b,
-                        MatrixView<double> x) = 0;
+                        MatrixView<double> x, Operands operands) = 0;
   virtual void do_invert(MatrixView<const double> factor, MatrixView<double> x) {
     do_set_identity(x);
-    do_solve(factor, x, x);
+    do_solve(factor, x, x, Operands::float64);
   }
   virtual void do_set_source(const DenseOperand& x, MatrixView<double> h) = 0;
   virtual void do_scale_rows(VectorView<const float> weight, MatrixView<double> m) = 0;

@@ -114,6 +114,13 @@ void FactoredKernels::multiply(double scale, MatrixView<const double> a, As a_as
   if (!c.empty()) do_multiply(scale, a, a_as, b, b_as, existing, c, operands);
 }
 
+FactoredKernels::Operands FactoredKernels::operands_of(double scale, MatrixView<const double> h,
+                                                       MatrixView<const double> c) {
+  require_fit(is_square(c, h.cols) && has_valid_stride(h), "factored::operands_of",
+              "h [B x D], c [D x D]", h, c);
+  return do_operands_of(scale, h, c);
+}
+
 void FactoredKernels::factorize(MatrixView<double> a, MatrixView<double> b,
                                 VectorView<double> least) {
   require_fit(is_square(a, a.rows) && (b.empty() || is_square(b, a.rows)) &&
@@ -123,10 +130,10 @@ void FactoredKernels::factorize(MatrixView<double> a, MatrixView<double> b,
 }
 
 void FactoredKernels::solve(MatrixView<const double> factor, MatrixView<const double> b,
-                            MatrixView<double> x) {
+                            MatrixView<double> x, Operands operands) {
   require_fit(is_square(factor, b.rows) && same_shape(b, x), "factored::solve",
               "factor [n x n], b and x [n x m]", factor, b, x);
-  if (!b.empty()) do_solve(factor, b, x);
+  if (!b.empty()) do_solve(factor, b, x, operands);
 }
 
 void FactoredKernels::invert(MatrixView<const double> factor, MatrixView<double> x) {

@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of V and the entries of a batch, for factored output layers.
-
+// Lists of stored targets and passes over all of V, for factored output layers.
 #include "kernels/cpu/factored_matrices.h"
+#include "kernels/cpu/factored_rows.h"
 #include "kernels/cpu/families.h"
-#include "kernels/cpu/row_sum.h"
 #include "kernels/cpu/small_products.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
-#include <cstring>
 #include <iterator>
 #include <memory>
 #include <numeric>
@@ -18,11 +14,7 @@
 namespace norn {
 namespace {
 
-using row_sum::kLanes;
-using row_sum::Lanes;
-
-constexpr Index kTogether = 64;     // units or examples of a task
-constexpr Index kPrefetchRows = 4;  // behind the one that is read
+constexpr Index kTogether = 64;  // units or examples of a task
 
 // A run of `count` elements in place of what `buffer` held.
 template <typename T>
@@ -30,74 +22,6 @@ T* places(Buffer<T>& buffer, Index count) {
   if (buffer.size() < count) buffer = Buffer<T>(count + count / 2);
   return buffer.data();
 }
-
-void prefetch(const float* row, Index count) {
-  for (Index j = 0; j < count; j += kLanes) __builtin_prefetch(row + j);
-}
-
-// v h' of one row of V and one of h: in an order that the width fixes.
-double dot(const float* row, float last, const float* h, Index width) {
-  constexpr Index kChains = 4;  // of vectors side by side
-  Lanes chain[kChains] = {}, x[kChains], y[kChains];
-  const Index d = width - 1;
-  Index j = 0;
-  for (; j + kChains * kLanes <= d; j += kChains * kLanes) {
-    std::memcpy(&x, row + j, sizeof x);
-    std::memcpy(&y, h + j, sizeof y);
-    for (Index c = 0; c < kChains; ++c) chain[c] += x[c] * y[c];
-  }
-  float part[kLanes];
-  chain[0] = (chain[0] + chain[1]) + (chain[2] + chain[3]);
-  std::memcpy(part, &chain[0], sizeof part);
-  for (Index c = 0; j < d; ++j, c = (c + 1) % kLanes) part[c] += row[j] * h[j];
-  double sum[4] = {double(last) * double(h[d]), 0.0, 0.0, 0.0};
-  for (Index c = 0; c < kLanes; ++c) sum[c % 4] += double(part[c]);
-  return (sum[0] + sum[1]) + (sum[2] + sum[3]);
-}
-
-// A row of FixedSum's accumulators side by side, so that terms are added in vectors: in units of
-// 2^-26, and what these leave in units of 2^-52. A number next to which neighbours are so far apart
-// rounds to them, and its bits are then theirs.
-class SumRow {
- public:
-  explicit SumRow(Index width) : coarse_(std::size_t(width)), fine_(coarse_) {}
-
-  // Adds terms to what they belong to in the end, `sums`, and sets them to 0.
-  void add(std::vector<float>& terms, FixedSum* sums) {
-    const Index count = Index(terms.size());
-    if (fit(terms))
-      add(terms.data(), count, coarse_.data(), fine_.data());
-    else
-      for (Index j = 0; j < count; ++j) sums[j].add(double(terms[std::size_t(j)]));
-    std::fill(terms.begin(), terms.end(), 0.0f);
-  }
-  void add_to(FixedSum* sums) const {
-    constexpr std::int64_t kLow = (std::int64_t(1) << 26) - 1;
-    for (std::size_t j = 0; j < coarse_.size(); ++j)
-      sums[j].add(
-          FixedSum::from_words(coarse_[j] >> 26, ((coarse_[j] & kLow) << 26) + fine_[j], 0));
-  }
-
- private:
-  static constexpr float kBound = 0x1p16f;  // below which FixedSum counts no magnitude
-  static constexpr double kCoarse = 0x1.8p26, kFine = 1.5;
-
-  static bool fit(const std::vector<float>& terms) {
-    int beyond = 0;
-    for (float term : terms) beyond |= std::abs(term) < kBound ? 0 : 1;
-    return beyond == 0;
-  }
-  static void add(const float* terms, Index count, std::int64_t* coarse, std::int64_t* fine) {
-    for (Index j = 0; j < count; ++j) {
-      const double term = double(terms[j]), moved = term + kCoarse;
-      const double rest = term - (moved - kCoarse) + kFine;
-      coarse[j] += std::bit_cast<std::int64_t>(moved) - std::bit_cast<std::int64_t>(kCoarse);
-      fine[j] += std::bit_cast<std::int64_t>(rest) - std::bit_cast<std::int64_t>(kFine);
-    }
-  }
-
-  std::vector<std::int64_t> coarse_, fine_;
-};
 
 struct Stored {
   std::uint32_t unit;
@@ -174,58 +98,12 @@ class CpuFactored final : public CpuFactoredMatrices {
                        MatrixView<const double> h, const EntryRule& rule, Index block_width,
                        VectorView<double> r, VectorView<double> cost,
                        MatrixView<FixedSum> rv) override {
-    const std::unique_ptr<float[]> sources = rounded(executor_, h);
-    executor_.for_each(lists.examples, [&](Index e, int) {
-      const double weight = rule.weight ? double(rule.weight[e]) : 1.0;
-      const double root = std::sqrt(weight);
-      const float* source = sources.get() + e * h.cols;
-      sum_of_example(lists, e, v, block_width, rv, [&](Index k, Index unit) {
-        const double z = dot(v.rows.row(unit), v.last[unit], source, v.width());
-        const double t = double(lists.target.data()[k]);
-        r[k] = root * ((rule.one - rule.zero) * z - rule.one * t);
-        cost[k] = weight * 0.5 * (t * t - 2.0 * z * t + rule.ignored * z * z);
-        return r[k];
-      });
-    });
+    read_entries_by_rows(executor_, lists, v, h, rule, block_width, r, cost, rv);
   }
 
   void do_sum_rows(const TargetLists& lists, FactorView<const float> v, VectorView<const double> r,
                    Index block_width, MatrixView<FixedSum> rv) override {
-    executor_.for_each(lists.examples, [&](Index e, int) {
-      sum_of_example(lists, e, v, block_width, rv, [&](Index k, Index) { return r[k]; });
-    });
-  }
-
-  // rv(e) = the sum of factor(entry, its unit) times its row of V.
-  template <typename Factor>
-  static void sum_of_example(const TargetLists& lists, Index e, FactorView<const float> v,
-                             Index block_width, MatrixView<FixedSum> rv, const Factor& factor) {
-    const Index begin = lists.row_begin.data()[e], count = lists.row_begin.data()[e + 1] - begin;
-    const Index* entries = lists.entry.data() + begin;
-    std::vector<Index> unit(static_cast<std::size_t>(count));
-    std::vector<float> factors(unit.size());
-    for (Index i = 0; i < count; ++i)
-      unit[std::size_t(i)] = lists.unit.data()[lists.place.data()[entries[i]]];
-    std::vector<float> sum(rv.empty() ? 0 : std::size_t(v.width()), 0.0f);
-    SumRow blocks(Index(sum.size()));
-    FixedSum* to = rv.empty() ? nullptr : rv.row(e);
-    std::fill_n(to, sum.size(), FixedSum());
-    for (Index first = 0, end = 0; first < count; first = end) {
-      const Index behind = (unit[std::size_t(first)] / block_width + 1) * block_width;
-      for (; end < count && unit[std::size_t(end)] < behind; ++end) {
-        if (end + kPrefetchRows < count)
-          prefetch(v.rows.row(unit[std::size_t(end + kPrefetchRows)]), v.rows.cols);
-        factors[std::size_t(end)] = float(factor(entries[end], unit[std::size_t(end)]));
-      }
-      if (rv.empty()) continue;
-      add_rows(
-          RowList<Index>{unit.data() + first, factors.data() + first, end - first, count - first},
-          v.rows, 0, v.rows.cols, sum.data());
-      for (Index i = first; i < end; ++i)
-        sum.back() += factors[std::size_t(i)] * v.last[unit[std::size_t(i)]];
-      blocks.add(sum, to);
-    }
-    if (!rv.empty()) blocks.add_to(to);
+    sum_rows_by_example(executor_, lists, v, r, block_width, rv);
   }
 
   void do_add_up_costs(const TargetLists& lists, VectorView<const double> cost, Index block_width,
@@ -244,26 +122,7 @@ class CpuFactored final : public CpuFactoredMatrices {
 
   void do_update_rows(const TargetLists& lists, VectorView<const double> r, double scale,
                       MatrixView<const double> k, FactorView<float> v) override {
-    const std::unique_ptr<float[]> steps = rounded(executor_, k);
-    const MatrixView<const float> source{steps.get(), k.rows, k.cols, k.cols};
-    const Index* unit = lists.unit.data();
-    const Index* begin = lists.begin.data();
-    executor_.for_ranges(lists.touched, kTogether, [&](Index first, Index end, int) {
-      std::vector<float> sum(std::size_t(v.width())), factors;
-      for (Index place = first; place < end; ++place) {
-        if (place + kPrefetchRows < end)
-          prefetch(v.rows.row(unit[place + kPrefetchRows]), v.rows.cols);
-        factors.assign(r.data + begin[place], r.data + begin[place + 1]);
-        std::fill(sum.begin(), sum.end(), 0.0f);
-        add_rows(RowList<std::int32_t>{lists.example.data() + begin[place], factors.data(),
-                                       Index(factors.size())},
-                 source, 0, v.width(), sum.data());
-        float* row = v.rows.row(unit[place]);
-        const auto by = float(scale);
-        for (Index j = 0; j < v.width() - 1; ++j) row[j] -= by * sum[std::size_t(j)];
-        v.last[unit[place]] -= by * sum.back();
-      }
-    });
+    update_rows_by_unit(executor_, lists, r, scale, k, v);
   }
 
   // body(the units of a tile, their rows in one piece), tile by tile.
@@ -343,11 +202,11 @@ class CpuFactored final : public CpuFactoredMatrices {
 
   void do_values(MatrixView<const double> h, FactorView<const float> v,
                  MatrixView<float> z) override {
-    const std::unique_ptr<float[]> sources = rounded(executor_, h);
+    const RoundedMatrix sources(executor_, h);
     executor_.for_ranges(v.units(), kTogether, [&](Index first, Index end, int) {
       for (Index e = 0; e < h.rows; ++e)
         for (Index i = first; i < end; ++i)
-          z(e, i) = float(dot(v.rows.row(i), v.last[i], sources.get() + e * h.cols, v.width()));
+          z(e, i) = float(dot(v.rows.row(i), v.last[i], sources.view().row(e), v.width()));
     });
   }
 };

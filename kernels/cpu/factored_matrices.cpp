@@ -6,15 +6,41 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 namespace norn {
 namespace {
 
 constexpr Index kTogether = 32;  // rows of a task
+// What float32 rounds products to is 2^-24 of this, beside 1.
+constexpr double kMostInFloat32 = 64.0;
 
 double root_of(VectorView<const float> weight, Index row) {
   return weight.empty() ? 1.0 : std::sqrt(double(weight[row]));
+}
+
+// The sum over a row of what `of` makes of its elements, in a few sums side by side.
+template <typename Of>
+double sum_of_row(VectorView<const double> row, const Of& of) {
+  constexpr Index kSums = 8;
+  double part[kSums] = {}, sum = 0.0;
+  Index j = 0;
+  for (; j + kSums <= row.size; j += kSums)
+    for (Index k = 0; k < kSums; ++k) part[k] += of(row[j + k]);
+  for (; j < row.size; ++j) sum += of(row[j]);
+  return std::accumulate(part, part + kSums, sum);
+}
+
+// The largest of these sums.
+template <typename Of>
+double largest_sum(Executor& executor, MatrixView<const double> m, const Of& of) {
+  std::vector<double> sums(std::size_t(m.rows));
+  executor.for_ranges(m.rows, kTogether, [&](Index first, Index end, int) {
+    for (Index r = first; r < end; ++r) sums[std::size_t(r)] = sum_of_row({m.row(r), m.cols}, of);
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0,
+                         [](double a, double b) { return std::max(a, b); });
 }
 
 }  // namespace
@@ -35,14 +61,26 @@ void CpuFactoredMatrices::do_multiply(double scale, MatrixView<const double> a, 
     multiply_rounded(executor_, scale, a, a_as, b, b_as, existing, c);
 }
 
+FactoredKernels::Operands CpuFactoredMatrices::do_operands_of(double scale,
+                                                              MatrixView<const double> h,
+                                                              MatrixView<const double> c) {
+  // Not less than the largest eigenvalue of c, nor than any sum in k h' by its magnitudes.
+  const double most = scale * largest_sum(executor_, h, [](double x) { return x * x; }) *
+                      largest_sum(executor_, c, [](double x) { return std::abs(x); });
+  return most <= kMostInFloat32 ? Operands::float32 : Operands::float64;
+}
+
 void CpuFactoredMatrices::do_factorize(MatrixView<double> a, MatrixView<double> b,
                                        VectorView<double> least) {
   cholesky_factors(executor_, a, b, least);
 }
 
 void CpuFactoredMatrices::do_solve(MatrixView<const double> factor, MatrixView<const double> b,
-                                   MatrixView<double> x) {
-  cholesky_solve(executor_, factor, b, x);
+                                   MatrixView<double> x, Operands operands) {
+  if (operands == Operands::float64)
+    cholesky_solve(executor_, factor, b, x);
+  else
+    cholesky_solve_rounded(executor_, factor, b, x);
 }
 
 void CpuFactoredMatrices::do_invert(MatrixView<const double> factor, MatrixView<double> x) {

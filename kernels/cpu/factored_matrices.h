@@ -18,9 +18,11 @@ class CpuFactoredMatrices : public FactoredKernels {
  private:
   void do_multiply(double scale, MatrixView<const double> a, As a_as, MatrixView<const double> b,
                    As b_as, Existing existing, MatrixView<double> c, Operands operands) override;
+  Operands do_operands_of(double scale, MatrixView<const double> h,
+                          MatrixView<const double> c) override;
   void do_factorize(MatrixView<double> a, MatrixView<double> b, VectorView<double> least) override;
-  void do_solve(MatrixView<const double> factor, MatrixView<const double> b,
-                MatrixView<double> x) override;
+  void do_solve(MatrixView<const double> factor, MatrixView<const double> b, MatrixView<double> x,
+                Operands operands) override;
   void do_invert(MatrixView<const double> factor, MatrixView<double> x) override;
   void do_set_source(const DenseOperand& x, MatrixView<double> h) override;
   void do_scale_rows(VectorView<const float> weight, MatrixView<double> m) override;

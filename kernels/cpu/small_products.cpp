@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <new>
 
 namespace norn {
 namespace {
@@ -15,6 +16,8 @@ using As = FactoredKernels::As;
 
 constexpr Index kTileRows = 128;
 constexpr Index kTileCols = 256;
+constexpr std::align_val_t kAlignment{64};
+constexpr Index kLine = 16;        // floats of a line of the cache
 constexpr Index kPanel = 64;       // columns that are factorised one by one
 constexpr Index kTogether = 1024;  // up to which side two matrices are factorised side by side
 
@@ -33,8 +36,8 @@ class Tiles {
 
 // body(first row, rows, first column, columns) of each tile.
 template <typename Body>
-void for_tiles(Executor& executor, Index rows, Index cols, const Body& body) {
-  const Tiles down(rows, kTileRows), across(cols, kTileCols);
+void for_tiles(Executor& executor, Index rows, Index cols, Index tile_rows, const Body& body) {
+  const Tiles down(rows, tile_rows), across(cols, kTileCols);
   executor.for_each(down.count() * across.count(), [&](Index number, int) {
     const Index r = number / across.count(), q = number % across.count();
     body(down.begin(r), down.size(r), across.begin(q), across.size(q));
@@ -44,11 +47,6 @@ void for_tiles(Executor& executor, Index rows, Index cols, const Body& body) {
 template <typename T>
 std::unique_ptr<T[]> raw(Index count) {
   return std::make_unique_for_overwrite<T[]>(std::size_t(count));
-}
-
-// The first element of rows or columns from `first` on, as a matrix is read.
-const double* from(MatrixView<const double> m, As as, bool rows, Index first) {
-  return m.data + ((as == As::it_is) == rows ? first * m.stride : first);
 }
 
 // A panel on the diagonal, of which the lower triangle counts: in its place the inverse of its
@@ -84,72 +82,120 @@ double invert_panel(MatrixView<double> a) {
   return least;
 }
 
+CBLAS_TRANSPOSE transposed(As as) {
+  return as == As::it_is ? CblasNoTrans : CblasTrans;
+}
+
 // c = scale a b + keep c, as one call.
 void multiply_once(double scale, MatrixView<const double> a, As a_as, MatrixView<const double> b,
                    As b_as, double keep, MatrixView<double> c) {
-  cblas_dgemm(CblasRowMajor, a_as == As::it_is ? CblasNoTrans : CblasTrans,
-              b_as == As::it_is ? CblasNoTrans : CblasTrans, blas_size(c.rows), blas_size(c.cols),
-              blas_size(a_as == As::it_is ? a.cols : a.rows), scale, a.data, stride_of(a), b.data,
-              stride_of(b), keep, c.data, stride_of(c));
+  cblas_dgemm(CblasRowMajor, transposed(a_as), transposed(b_as), blas_size(c.rows),
+              blas_size(c.cols), blas_size(a_as == As::it_is ? a.cols : a.rows), scale, a.data,
+              stride_of(a), b.data, stride_of(b), keep, c.data, stride_of(c));
+}
+void multiply_once(double scale, MatrixView<const float> a, As a_as, MatrixView<const float> b,
+                   As b_as, double keep, MatrixView<float> c) {
+  cblas_sgemm(CblasRowMajor, transposed(a_as), transposed(b_as), blas_size(c.rows),
+              blas_size(c.cols), blas_size(a_as == As::it_is ? a.cols : a.rows), float(scale),
+              a.data, stride_of(a), b.data, stride_of(b), float(keep), c.data, stride_of(c));
+}
+
+// Rows or columns [first, first + count) of a matrix as it is read.
+template <typename T>
+MatrixView<const T> part(MatrixView<const T> m, As as, bool rows, Index first, Index count) {
+  return (as == As::it_is) == rows ? m.row_range(first, count) : m.columns(first, count);
 }
 
 }  // namespace
 
-std::unique_ptr<float[]> rounded(Executor& executor, MatrixView<const double> m) {
-  std::unique_ptr<float[]> floats = raw<float>(m.rows * m.cols);
+RoundedMatrix::RoundedMatrix(Executor& executor, MatrixView<const double> m) {
+  const Index stride = (m.cols + kLine - 1) / kLine * kLine;
+  floats_.reset(new (kAlignment) float[std::size_t(m.rows * stride)]);
+  view_ = {floats_.get(), m.rows, m.cols, stride};
   executor.for_ranges(m.rows, kPanel, [&](Index first, Index end, int) {
-    for (Index r = first; r < end; ++r)
-      std::transform(m.row(r), m.row(r) + m.cols, floats.get() + r * m.cols,
-                     [](double x) { return float(x); });
+    for (Index r = first; r < end; ++r) std::copy_n(m.row(r), m.cols, floats_.get() + r * stride);
   });
-  return floats;
+}
+
+void RoundedMatrix::Free::operator()(float* floats) const {
+  ::operator delete[](floats, kAlignment);
 }
 
 void multiply_doubles(Executor& executor, double scale, MatrixView<const double> a, As a_as,
                       MatrixView<const double> b, As b_as, Existing existing,
                       MatrixView<double> c) {
   const OneBlasThread alone;
-  const Index depth = a_as == As::it_is ? a.cols : a.rows;
   const double keep = existing == Existing::add ? 1.0 : 0.0;
-  for_tiles(executor, c.rows, c.cols, [&](Index r, Index rows, Index q, Index cols) {
-    cblas_dgemm(CblasRowMajor, a_as == As::it_is ? CblasNoTrans : CblasTrans,
-                b_as == As::it_is ? CblasNoTrans : CblasTrans, blas_size(rows), blas_size(cols),
-                blas_size(depth), scale, from(a, a_as, true, r), stride_of(a),
-                from(b, b_as, false, q), stride_of(b), keep, c.row(r) + q, stride_of(c));
+  for_tiles(executor, c.rows, c.cols, kTileRows, [&](Index r, Index rows, Index q, Index cols) {
+    multiply_once(scale, part(a, a_as, true, r, rows), a_as, part(b, b_as, false, q, cols), b_as,
+                  keep, c.row_range(r, rows).columns(q, cols));
   });
 }
 
 void multiply_floats(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> c) {
   const OneBlasThread alone;
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, blas_size(c.rows), blas_size(c.cols),
-              blas_size(a.cols), 1.0f, a.data, stride_of(a), b.data, stride_of(b), 0.0f, c.data,
-              stride_of(c));
+  multiply_once(1.0, a, As::it_is, b, As::it_is, 0.0, c);
 }
+
+namespace {
+
+// What a tile of a product means to c.
+void put(double scale, MatrixView<const float> product, Existing existing, MatrixView<double> c) {
+  for (Index i = 0; i < c.rows; ++i) {
+    double* to = c.row(i);
+    const float* from = product.row(i);
+    if (existing == Existing::add)
+      for (Index j = 0; j < c.cols; ++j) to[j] += scale * double(from[j]);
+    else
+      for (Index j = 0; j < c.cols; ++j) to[j] = scale * double(from[j]);
+  }
+}
+
+MatrixView<const float> transpose(MatrixView<const float> m, float* to) {
+  for (Index i = 0; i < m.cols; ++i)
+    for (Index j = 0; j < m.rows; ++j) to[i * m.rows + j] = m(j, i);
+  return {to, m.cols, m.rows, m.rows};
+}
+
+// c = scale a a' or a' a, of which tiles below the diagonal are made.
+void multiply_by_itself(Executor& executor, double scale, MatrixView<const double> a, As a_as,
+                        Existing existing, MatrixView<double> c) {
+  const RoundedMatrix rounded(executor, a);
+  const As b_as = a_as == As::it_is ? As::transposed : As::it_is;
+  const Tiles side(c.rows, kTileRows);
+  executor.for_each(side.count() * side.count(), [&](Index number, int) {
+    const Index down = number / side.count(), across = number % side.count();
+    if (across > down) return;
+    const Index r = side.begin(down), rows = side.size(down);
+    const Index q = side.begin(across), cols = side.size(across);
+    const std::unique_ptr<float[]> made = raw<float>(2 * rows * cols);
+    const MatrixView<float> product{made.get(), rows, cols, cols};
+    multiply_once(1.0, part(rounded.view(), a_as, true, r, rows), a_as,
+                  part(rounded.view(), b_as, false, q, cols), b_as, 0.0, product);
+    put(scale, product, existing, c.row_range(r, rows).columns(q, cols));
+    if (across < down)
+      put(scale, transpose(product, made.get() + rows * cols), existing,
+          c.row_range(q, cols).columns(r, rows));
+  });
+}
+
+}  // namespace
 
 void multiply_rounded(Executor& executor, double scale, MatrixView<const double> a, As a_as,
                       MatrixView<const double> b, As b_as, Existing existing,
                       MatrixView<double> c) {
   const OneBlasThread alone;
-  const Index depth = a_as == As::it_is ? a.cols : a.rows;
-  const std::unique_ptr<float[]> left = rounded(executor, a), right = rounded(executor, b);
-  for_tiles(executor, c.rows, c.cols, [&](Index r, Index rows, Index q, Index cols) {
-    const std::unique_ptr<float[]> tile = raw<float>(rows * cols);
-    if (depth == 0) std::fill_n(tile.get(), rows * cols, 0.0f);
-    if (depth > 0)
-      cblas_sgemm(CblasRowMajor, a_as == As::it_is ? CblasNoTrans : CblasTrans,
-                  b_as == As::it_is ? CblasNoTrans : CblasTrans, blas_size(rows), blas_size(cols),
-                  blas_size(depth), 1.0f, left.get() + (a_as == As::it_is ? r * a.cols : r),
-                  blas_size(std::max<Index>(1, a.cols)),
-                  right.get() + (b_as == As::it_is ? q : q * b.cols),
-                  blas_size(std::max<Index>(1, b.cols)), 0.0f, tile.get(), blas_size(cols));
-    for (Index i = 0; i < rows; ++i) {
-      double* to = c.row(r + i) + q;
-      const float* product = tile.get() + i * cols;
-      if (existing == Existing::add)
-        for (Index j = 0; j < cols; ++j) to[j] += scale * double(product[j]);
-      else
-        for (Index j = 0; j < cols; ++j) to[j] = scale * double(product[j]);
-    }
+  if (a.data == b.data && a_as != b_as && a.rows == b.rows && a.cols == b.cols) {
+    multiply_by_itself(executor, scale, a, a_as, existing, c);
+    return;
+  }
+  const RoundedMatrix left(executor, a), right(executor, b);
+  for_tiles(executor, c.rows, c.cols, kTileRows, [&](Index r, Index rows, Index q, Index cols) {
+    const std::unique_ptr<float[]> made = raw<float>(rows * cols);
+    const MatrixView<float> product{made.get(), rows, cols, cols};
+    multiply_once(1.0, part(left.view(), a_as, true, r, rows), a_as,
+                  part(right.view(), b_as, false, q, cols), b_as, 0.0, product);
+    put(scale, product, existing, c.row_range(r, rows).columns(q, cols));
   });
 }
 
@@ -228,22 +274,45 @@ void cholesky_factors(Executor& executor, MatrixView<double> a, MatrixView<doubl
   executor.for_each(2, [&](Index i, int) { least[i] = factorize(executor, i == 0 ? a : b); });
 }
 
-void cholesky_solve(Executor& executor, MatrixView<const double> factor, MatrixView<const double> b,
-                    MatrixView<double> x) {
+namespace {
+
+// x = factor' factor b, of a lower triangle. b and x may be one.
+template <typename T>
+void solve_by_factor(Executor& executor, MatrixView<const T> factor, MatrixView<const T> b,
+                     MatrixView<T> x) {
   const OneBlasThread alone;
   const Index n = factor.rows;
-  const std::unique_ptr<double[]> made = raw<double>(n * b.cols);
-  const MatrixView<double> half{made.get(), n, b.cols, b.cols};
-  for_tiles(executor, n, b.cols, [&](Index r, Index rows, Index q, Index cols) {
+  const std::unique_ptr<T[]> made = raw<T>(n * b.cols);
+  const MatrixView<T> half{made.get(), n, b.cols, b.cols};
+  for_tiles(executor, n, b.cols, kPanel, [&](Index r, Index rows, Index q, Index cols) {
     const Index depth = r + rows;
     multiply_once(1.0, factor.row_range(r, rows).columns(0, depth), As::it_is,
                   b.row_range(0, depth).columns(q, cols), As::it_is, 0.0,
                   half.row_range(r, rows).columns(q, cols));
   });
-  for_tiles(executor, n, b.cols, [&](Index r, Index rows, Index q, Index cols) {
+  const MatrixView<const T> from = half;
+  for_tiles(executor, n, b.cols, kPanel, [&](Index r, Index rows, Index q, Index cols) {
     multiply_once(1.0, factor.row_range(r, n - r).columns(r, rows), As::transposed,
-                  half.row_range(r, n - r).columns(q, cols), As::it_is, 0.0,
+                  from.row_range(r, n - r).columns(q, cols), As::it_is, 0.0,
                   x.row_range(r, rows).columns(q, cols));
+  });
+}
+
+}  // namespace
+
+void cholesky_solve(Executor& executor, MatrixView<const double> factor, MatrixView<const double> b,
+                    MatrixView<double> x) {
+  solve_by_factor(executor, factor, b, x);
+}
+
+void cholesky_solve_rounded(Executor& executor, MatrixView<const double> factor,
+                            MatrixView<const double> b, MatrixView<double> x) {
+  const RoundedMatrix left(executor, factor), right(executor, b);
+  const std::unique_ptr<float[]> made = raw<float>(x.size());
+  const MatrixView<float> found{made.get(), x.rows, x.cols, x.cols};
+  solve_by_factor(executor, left.view(), right.view(), found);
+  executor.for_ranges(x.rows, kPanel, [&](Index first, Index end, int) {
+    for (Index r = first; r < end; ++r) std::copy_n(found.row(r), x.cols, x.row(r));
   });
 }
 

@@ -10,8 +10,20 @@
 /// shapes, whatever the lanes.
 namespace norn {
 
-/// A matrix in float32 without gaps.
-std::unique_ptr<float[]> rounded(Executor& executor, MatrixView<const double> m);
+/// A matrix in float32 whose rows begin at lines of the cache.
+class RoundedMatrix {
+ public:
+  RoundedMatrix(Executor& executor, MatrixView<const double> m);
+  MatrixView<const float> view() const { return view_; }
+
+ private:
+  struct Free {
+    void operator()(float* floats) const;
+  };
+  std::unique_ptr<float[], Free> floats_;
+  MatrixView<const float> view_;
+};
+
 /// c = a b, of float32, as one call.
 void multiply_floats(MatrixView<const float> a, MatrixView<const float> b, MatrixView<float> c);
 /// Of operands rounded to float32, added to c in float64.
@@ -27,6 +39,9 @@ void cholesky_factors(Executor& executor, MatrixView<double> a, MatrixView<doubl
                       VectorView<double> least);
 void cholesky_solve(Executor& executor, MatrixView<const double> factor, MatrixView<const double> b,
                     MatrixView<double> x);
+/// The same of operands rounded to float32.
+void cholesky_solve_rounded(Executor& executor, MatrixView<const double> factor,
+                            MatrixView<const double> b, MatrixView<double> x);
 void cholesky_inverse(Executor& executor, MatrixView<const double> factor, MatrixView<double> x);
 
 }  // namespace norn

@@ -3,6 +3,7 @@
 
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/sparse_parts.h"
+#include "src/tensor/block_partition.h"
 
 #include <algorithm>
 #include <array>
@@ -34,16 +35,23 @@ class CpuSparse final : public SparseKernels {
                    MatrixView<float> z) override {
     const Index row_work = std::max<Index>(1, x.entries() / x.rows * z.cols);
     const Index chunk = std::clamp<Index>(kTaskWork / row_work, 1, 64);
-    const RowOffset end_of_batch = x.row_begin[x.rows];
     executor_.for_ranges(x.rows, chunk, [&](Index begin, Index end, int) {
       for (Index r = begin; r < end; ++r) {
-        const RowOffset first = x.row_begin[r];
-        const RowList<Column> entries{x.column + first, x.value ? x.value + first : nullptr,
-                                      x.row_begin[r + 1] - first, end_of_batch - first};
         if (bias.size > 0) std::copy_n(bias.data, bias.size, z.row(r));
-        add_rows(entries, w, 0, z.cols, z.row(r));
+        for (RowOffset i = x.row_begin[r]; i < x.row_begin[r + 1]; i += row_sum::kTileRows)
+          add_tile(x, {i, std::min(i + row_sum::kTileRows, x.row_begin[r + 1])}, w, z.row(r));
       }
     });
+  }
+
+  // Entries of one example. Those behind them are prefetched, of the next example as well.
+  static void add_tile(const CsrView& x, Range entries, MatrixView<const float> w, float* z) {
+    const Index last = std::min(entries.end + row_sum::kPrefetchRows, x.row_begin[x.rows]);
+    for (Index i = entries.begin + row_sum::kPrefetchRows; i < last; ++i)
+      row_sum::prefetch(w.row(Index(x.column[i])), w.cols);
+    const RowList<Column> rows{x.column + entries.begin,
+                               x.value ? x.value + entries.begin : nullptr, entries.count()};
+    add_rows(rows, w, 0, w.cols, z);
   }
 
   // Some examples at a time, transposed, so that an entry of f meets all of them at once.

@@ -22,14 +22,13 @@ void for_balanced_units(Executor& executor, const TransposedBatch& xt, Index col
 inline RowList<std::int32_t> examples_of(const TransposedBatch& xt, Index t) {
   const RowOffset begin = xt.begin.data()[t];
   const Index count = xt.begin.data()[t + 1] - begin;
-  return {xt.example.data() + begin, xt.has_values ? xt.value.data() + begin : nullptr, count, 0};
+  return {xt.example.data() + begin, xt.has_values ? xt.value.data() + begin : nullptr, count};
 }
 
 /// gradient[j] = scale * sum over the unit's examples of value * delta(example, first + j).
 inline void unit_gradient(const TransposedBatch& xt, Index t, MatrixView<const float> delta,
                           float scale, Index first, Index count, float* gradient) {
-  std::fill_n(gradient, count, 0.0f);
-  add_rows(examples_of(xt, t), delta, first, count, gradient);
+  add_rows<Existing::overwrite>(examples_of(xt, t), delta, first, count, gradient);
   for (Index j = 0; j < count; ++j) gradient[j] *= scale;
 }
 

@@ -81,16 +81,12 @@ void replay_row(const Rule& rule, const StepTable& table, std::int64_t from, std
            slots_at<Rule>(rows.slot, row, j));
 }
 
-/// Fetches a run of a row and its state for writing. Inlined by force: gcc 12 drops calls of a
-/// function that does nothing but prefetch.
+/// Fetches a run of a row and its state.
 [[gnu::always_inline]] inline void fetch(const RowState& rows, int slots, Index row, Index first,
                                          Index count) {
-  constexpr Index kCacheLine = 16;  // floats
-  for (Index j = first; j < first + count; j += kCacheLine) {
-    __builtin_prefetch(rows.w.row(row) + j, 1);
-    for (std::size_t s = 0; s < std::size_t(slots); ++s)
-      __builtin_prefetch(rows.slot[s].row(row) + j, 1);
-  }
+  row_sum::prefetch(rows.w.row(row) + first, count);
+  for (std::size_t s = 0; s < std::size_t(slots); ++s)
+    row_sum::prefetch(rows.slot[s].row(row) + first, count);
 }
 
 /// One batch's step for a run of its units.

@@ -11,6 +11,7 @@ namespace norn {
 namespace {
 
 using As = FactoredKernels::As;
+using Operands = FactoredKernels::Operands;
 using samples::PaddedMatrix;
 
 constexpr double kDouble = 1e-13;  // what float64 loses of sums of a few hundred terms
@@ -50,19 +51,22 @@ class FactoredMatrices : public samples::RandomTest {
   std::unique_ptr<FactoredKernels> kernels_ = samples::make_factored(executor_);
 };
 
+// Of a matrix and another one, or itself.
 TEST_F(FactoredMatrices, MultipliesMatricesAsTheyAreAndTransposed) {
-  for (int round = 0; round < 40; ++round) {
-    const Index rows = 1 + below(300), cols = 1 + below(300), depth = below(300);
+  for (int round = 0; round < 60; ++round) {
+    const bool by_itself = below(3) == 0;
     const As a_as = below(2) == 0 ? As::it_is : As::transposed;
-    const As b_as = below(2) == 0 ? As::it_is : As::transposed;
+    const As other = a_as == As::it_is ? As::transposed : As::it_is;
+    const As b_as = by_itself ? other : below(2) == 0 ? As::it_is : As::transposed;
+    const Index rows = 1 + below(300), cols = by_itself ? rows : 1 + below(300), depth = below(300);
     PaddedMatrix<double> a = a_as == As::it_is ? doubles(rows, depth) : doubles(depth, rows);
-    PaddedMatrix<double> b = b_as == As::it_is ? doubles(depth, cols) : doubles(cols, depth);
+    PaddedMatrix<double> another = b_as == As::it_is ? doubles(depth, cols) : doubles(cols, depth);
+    PaddedMatrix<double>& b = by_itself ? a : another;
     PaddedMatrix<double> c = doubles(rows, cols);
     PaddedMatrix<double> before = c;
     const Existing existing = below(2) == 0 ? Existing::add : Existing::overwrite;
-    const auto operands =
-        below(2) == 0 ? FactoredKernels::Operands::float32 : FactoredKernels::Operands::float64;
-    const double allowed = operands == FactoredKernels::Operands::float32 ? kSum : kDouble;
+    const Operands operands = below(2) == 0 ? Operands::float32 : Operands::float64;
+    const double allowed = operands == Operands::float32 ? kSum : kDouble;
     kernels_->multiply(0.7, a.view(), a_as, b.view(), b_as, existing, c.view(), operands);
     for (Index r = 0; r < rows; ++r)
       for (Index q = 0; q < cols; ++q) {
@@ -73,6 +77,31 @@ TEST_F(FactoredMatrices, MultipliesMatricesAsTheyAreAndTransposed) {
         ASSERT_NEAR(c(r, q), expected, allowed * double(depth) + kDouble);
       }
     EXPECT_TRUE(c.padding_is_intact());
+  }
+}
+
+// float32 where what it rounds is far less than 1; a GPU has float64 throughout.
+TEST_F(FactoredMatrices, TellsWhereFloat32Suffices) {
+  for (int round = 0; round < 20; ++round) {
+    const Index rows = 1 + below(90), cols = 1 + below(200);
+    PaddedMatrix<double> h = doubles(rows, cols), c = positive(cols);
+    double largest = 0.0, widest = 0.0;
+    for (Index r = 0; r < rows; ++r) {
+      double square = 0.0;
+      for (Index j = 0; j < cols; ++j) square += h(r, j) * h(r, j);
+      largest = std::max(largest, square);
+    }
+    for (Index r = 0; r < cols; ++r) {
+      double size = 0.0;
+      for (Index j = 0; j < cols; ++j) size += std::abs(c(r, j));
+      widest = std::max(widest, size);
+    }
+    const double once = 64.0 / (largest * widest);
+    const Operands little = samples::is_gpu() ? Operands::float64 : Operands::float32;
+    EXPECT_EQ(kernels_->operands_of(once * double(uniform(0.0f, 0.999f)), h.view(), c.view()),
+              little);
+    EXPECT_EQ(kernels_->operands_of(once * double(uniform(1.001f, 1e9f)), h.view(), c.view()),
+              Operands::float64);
   }
 }
 
@@ -105,6 +134,10 @@ TEST_F(FactoredMatrices, SolvesWithTheFactorsOfSymmetricMatrices) {
         expect_near(x[std::size_t(i)], solved, 1e-9);
         EXPECT_TRUE(inverse.padding_is_intact());
         PaddedMatrix<double> aside(n, b[std::size_t(i)].cols());
+        kernels_->solve(a[std::size_t(i)].view(), b[std::size_t(i)].view(), aside.view(),
+                        Operands::float32);
+        expect_near(
+            aside, [&](Index r, Index c) { return x[std::size_t(i)](r, c); }, kSum * double(n));
         PaddedMatrix<double>& found = below(2) == 0 ? aside : b[std::size_t(i)];
         kernels_->solve(a[std::size_t(i)].view(), b[std::size_t(i)].view(), found.view());
         expect_near(

@@ -82,8 +82,8 @@ class CudaFactored final : public FactoredKernels {
   void do_factorize(MatrixView<double> a, MatrixView<double> b, VectorView<double> least) override {
     invert_factors(stream_, a, b, least, doubles_.reserve(factor_doubles(a.rows)));
   }
-  void do_solve(MatrixView<const double> factor, MatrixView<const double> b,
-                MatrixView<double> x) override {
+  void do_solve(MatrixView<const double> factor, MatrixView<const double> b, MatrixView<double> x,
+                Operands) override {
     const MatrixView<double> half{doubles_.reserve(b.rows * b.cols), b.rows, b.cols, b.cols};
     products_.multiply(1.0, {factor, false}, {b, false}, 0.0, half);
     products_.multiply(1.0, {factor, true}, {half, false}, 0.0, x);

@@ -190,25 +190,26 @@ void change_by_batch(const Batch& b) {
   FactoredRoom& room = b.room;
   const MatrixView<double> k = room.step_rows.first_rows(b.h.rows),
                            coupling = b.square(room.coupling);
+  Operands operands = Operands::float64;
   if (b.newton) {
     refresh_curvature(b);
+    operands = b.kernels.operands_of(b.own * b.step, b.h, room.curvature.view());
     b.kernels.multiply(1.0, b.h, As::it_is, room.curvature.view(), As::it_is, kOverwrite, k,
-                       Operands::float64);
+                       operands);
   } else {
     b.kernels.combine(0.0, k, 1.0, b.h);
   }
   b.kernels.multiply(1.0, k, As::it_is, room.inverse.view(), As::it_is, kOverwrite, b.unit_step);
   if (b.zero == 0.0 && !b.newton) return;
-  b.kernels.multiply(b.step, k, As::it_is, b.h, As::transposed, kOverwrite, coupling,
-                     Operands::float64);
+  b.kernels.multiply(b.step, k, As::it_is, b.h, As::transposed, kOverwrite, coupling, operands);
   const MatrixView<double> own = b.newton ? b.square(room.own_coupling) : MatrixView<double>();
   if (b.newton) b.kernels.damp({}, b.own, coupling, own);
   b.kernels.damp({}, b.own - b.zero, coupling, coupling);
   b.kernels.factorize(coupling, own, b.pivots(b.newton ? 2 : 1));
   b.kernels.judge(b.pivots(b.newton ? 2 : 1), kLeastPivot, b.step * std::max(b.own, b.zero), b.h,
                   b.too_long);
-  b.kernels.solve(coupling, b.unit_step, b.unit_step);
-  if (b.newton) b.kernels.solve(own, k, k);
+  b.kernels.solve(coupling, b.unit_step, b.unit_step, operands);
+  if (b.newton) b.kernels.solve(own, k, k, operands);
   if (b.zero == 0.0) return;
   b.kernels.multiply(b.step * b.zero, b.h, As::transposed, b.unit_step, As::it_is, kAdd,
                      room.inverse.view());

@@ -200,11 +200,12 @@ class StagedFactored final : public FactoredKernels {
     second.back();
     pivots.back();
   }
-  void do_solve(MatrixView<const double> factor, MatrixView<const double> b,
-                MatrixView<double> x) override {
+  void do_solve(MatrixView<const double> factor, MatrixView<const double> b, MatrixView<double> x,
+                Operands operands) override {
     StagedMatrix by(factor), from(b);
     StagedMatrix result(x);
-    kernels_->solve(by.view(), b.data == x.data ? result.view() : from.view(), result.view());
+    kernels_->solve(by.view(), b.data == x.data ? result.view() : from.view(), result.view(),
+                    operands);
     finish();
     result.back();
   }
