@@ -32,6 +32,8 @@ import recipe_runs
 METRICS = (("Recall", 20), ("NDCG", 20), ("MAP", 10))
 PEERS = pathlib.Path(__file__).resolve().parent / "peers"
 ONCE = ("ease", "popularity", "sansa")  # do not depend on the seed
+SHOWN = {"popularity": "popularity", "ease": "EASE", "sansa": "SANSA", "als": "ALS (implicit)", "lightfm": "LightFM"}
+MOST_SAID = 3  # different choices that a row tells
 
 
 class Folds(recipe_runs.Data):
@@ -156,29 +158,33 @@ def chosen_by(run):
     return f"{candidate['settings']}, and {beside['weight']:g} times ease, lambda {beside['lambda']:g}"
 
 
-def row_of(name, model, seeds, said):
-    """seeds: the runs of each seed, one a fold."""
+def row_of(name, model, seeds):
+    """(NDCG, row); seeds: the runs of each seed, one a fold."""
+    def values(metric):
+        return [statistics.mean(run[metric] for run in runs) for runs in seeds]
+
     def cell(metric):
-        values = [statistics.mean(run[metric] for run in runs) for runs in seeds]
-        spread = f" ({statistics.stdev(values):.4f})" if len(values) > 1 else ""
-        return f"{statistics.mean(values):.4f}{spread}"
+        spread = f" ({statistics.stdev(values(metric)):.4f})" if len(seeds) > 1 else ""
+        return f"{statistics.mean(values(metric)):.4f}{spread}"
 
     runs = [run for of_seed in seeds for run in of_seed]
     on = "/".join(sorted({run["device"] for run in runs}))
+    said = sorted({chosen_by(run) for run in runs} - {None})
     cells = [name, model, *(cell(f"{metric}@{top}") for metric, top in METRICS),
-             f"{statistics.median(run['seconds'] for run in runs):.1f} {on}", said]
-    return f"| {' | '.join(cells)} |"
+             f"{statistics.median(run['seconds'] for run in runs):.1f} {on}",
+             "; ".join(said) if len(said) <= MOST_SAID else f"{len(said)} different ones, see --out"]
+    return statistics.mean(values("NDCG@20")), f"| {' | '.join(cells)} |"
 
 
 def published_rows(name):
     """Of what others have published of the set, with the source."""
     for one in kept_run(PEERS / "published_quality.json").get(name, []):
         cells = [f"{one[f'{metric}@{top}']:.4f}" if f"{metric}@{top}" in one else "" for metric, top in METRICS]
-        yield f"| {name} | {one['model']}, published | {' | '.join(cells)} | | {one['source']} |"
+        yield one["NDCG@20"], f"| {name} | {one['model']}, published | {' | '.join(cells)} | | {one['source']} |"
 
 
 def rows_of_set(programs, args, name, parts):
-    """Yields the rows of the set."""
+    """Yields (NDCG, row) of the set; what could not be made has none, -1."""
     files = {data.name: programs.import_parts(data.datasets, args.out / data.name, data.lines("train"), data.lines("test"))
              for data in parts}
 
@@ -189,16 +195,16 @@ def rows_of_set(programs, args, name, parts):
         settings = peer_settings(args, name, parts, peer)
         return lambda data, seed: peer_run(args, data.name, peer, seed, settings)
 
-    models = [(by_recipe, recipe, recipe) for recipe in args.recipes] + [(by_peer, peer, f"{peer}, peer") for peer in args.peers]
+    models = [(by_recipe, recipe, f"`--recipe {recipe}`") for recipe in args.recipes]
+    models += [(by_peer, peer, SHOWN.get(peer, peer)) for peer in args.peers]
     for runner, model, shown in models:
         try:
             run = runner(model)
             seeds = [[run(data, seed) for data in parts] for seed in args.seeds[:1 if model in ONCE else None]]
         except recipe_runs.ProgramFailed as failed:
-            yield f"| {name} | {shown} | {' | ' * len(METRICS)}| {str(failed).strip().splitlines()[-1]} |"
+            yield -1, f"| {name} | {shown} | {' | ' * len(METRICS)}| {str(failed).strip().splitlines()[-1]} |"
         else:
-            said = sorted({chosen_by(run) for runs in seeds for run in runs} - {None})
-            yield row_of(name, shown, seeds, "; ".join(said))
+            yield row_of(name, shown, seeds)
     if args.published:
         yield from published_rows(name)
 
@@ -215,6 +221,7 @@ def arguments():
     parser.add_argument("--python", default=sys.executable, help="that the peers run by [this one]")
     parser.add_argument("--search", type=float, metavar="SECONDS", help="for the settings of each peer, at most")
     parser.add_argument("--published", action="store_true", help="also rows of peers/published_quality.json, for folders of the same names")
+    parser.add_argument("--best-first", action="store_true", help="order the rows of a set by NDCG")
     parser.add_argument("--seeds", type=words, default=["1", "2", "3"], help="[1,2,3]")
     parser.add_argument("--budget", type=float, default=6, help="of auto [%(default)s]")
     parser.add_argument("--least", type=lambda text: [float(word) for word in words(text)], default=[0.0],
@@ -230,7 +237,8 @@ def main():
     titles = " | ".join(f"{metric}@{top}" for metric, top in METRICS)
     print(f"| data | model | {titles} | seconds | chosen |\n|---|---|{'---|' * len(METRICS)}---|---|", flush=True)
     for name, parts in data_sets(args):
-        for row in rows_of_set(programs, args, name, parts):
+        rows = rows_of_set(programs, args, name, parts)
+        for _, row in sorted(rows, key=lambda one: -one[0]) if args.best_first else rows:
             print(row, flush=True)
 
 

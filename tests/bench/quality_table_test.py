@@ -65,7 +65,7 @@ class QualityTable(unittest.TestCase):
         rows = self.table(self.folder / "lines", self.folder / "folds", "--recipes", "ease,auto", "--seeds", "1,2", "--least", least,
                           "--budget", 2)
         names = ("lines", f"folds_from_{least}")
-        self.assertEqual([row[:2] for row in rows], [[name, recipe] for name in names for recipe in ("ease", "auto")])
+        self.assertEqual([row[:2] for row in rows], [[name, f"`--recipe {recipe}`"] for name in names for recipe in ("ease", "auto")])
         self.assertEqual([row[2:5] for row in rows[:2]], [row[2:5] for row in rows[2:]])
         self.assertEqual([row[6] for row in rows[:2]], [row[6] for row in rows[2:]])
         self.assertRegex(rows[1][2], r"^[01]\.\d{4} \(0\.\d{4}\)$")
@@ -85,7 +85,7 @@ class QualityTable(unittest.TestCase):
         kept = {"Recall@20": 0.25, "NDCG@20": 0.125, "MAP@10": 0.5, "seconds": 3, "device": "cuda", "chosen": None}
         (self.folder / "out/lines.ease.7.json").write_text(json.dumps(kept))
         rows = self.table(self.folder / "lines", "--recipes", "ease,nonsense", "--seeds", "7")
-        self.assertEqual(rows[0], ["lines", "ease", "0.2500", "0.1250", "0.5000", "3.0 cuda", ""])
+        self.assertEqual(rows[0], ["lines", "`--recipe ease`", "0.2500", "0.1250", "0.5000", "3.0 cuda", ""])
         self.assertIn("nonsense", rows[1][-1])
 
     def test_peers_are_measured_as_recipes_are(self):
@@ -98,7 +98,7 @@ class QualityTable(unittest.TestCase):
         (self.folder / "out/lines.ease.settings.json").write_text(json.dumps({"regularization": regularization}))
         rows = self.table(self.folder / "lines", "--recipes", "", "--peers", "popularity,ease", "--published",
                           "--python", "/usr/bin/python3")
-        self.assertEqual([row[:2] for row in rows], [["lines", "popularity, peer"], ["lines", "ease, peer"]])
+        self.assertEqual([row[:2] for row in rows], [["lines", "popularity"], ["lines", "EASE"]])
         if "left out: No module" in rows[0][-1]:
             self.skipTest(rows[0][-1])
         data, model = self.folder / "out/lines", self.folder / "model.nc"
@@ -107,7 +107,7 @@ class QualityTable(unittest.TestCase):
             said = json.loads(self.program("evaluator", "--model", model, "--data", data / "eval.nc", "--popularity", data / "train.nc",
                                            "--top", top, "--format", "json"))
             for row, measured in zip(rows, (said["popularity"][0], said["model"][0])):
-                kept = json.loads((self.folder / f"out/lines.peer_{row[1].split(',')[0]}.1.json").read_text())
+                kept = json.loads((self.folder / f"out/lines.peer_{row[1].lower()}.1.json").read_text())
                 for name in names:
                     self.assertAlmostEqual(kept[f"{name}@{top}"], measured[name], places=5, msg=f"{row[1]}, {name}")
 
@@ -119,6 +119,9 @@ class QualityTable(unittest.TestCase):
         self.assertIn("nonsense", rows[1][-1])
         published = json.loads((SCRIPT.parent / "peers/published_quality.json").read_text())["gowalla"]
         self.assertEqual([row[1] for row in rows[3:]], [f"{one['model']}, published" for one in published])
+        ordered = self.table(self.folder / "gowalla", "--recipes", "", "--peers", "nonsense", "--published", "--best-first")
+        best = sorted(published, key=lambda one: -one["NDCG@20"])
+        self.assertEqual([row[1] for row in ordered], [*(f"{one['model']}, published" for one in best), "nonsense"])
         if "left out" not in rows[0][-1]:
             kept = json.loads((self.folder / "out/gowalla.ease.settings.json").read_text())
             self.assertEqual(rows[0][-1], f"regularization {kept['regularization']}")

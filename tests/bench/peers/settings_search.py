@@ -14,7 +14,7 @@ SPACES = {
             "factors": (63, 127, 255)},  # a bias comes to the factors
     "ease": {"regularization": (1.0, 3.0, 10.0, 30.0, 100.0, 200.0, 300.0, 500.0, 1000.0, 3000.0)},
     "sansa": {"regularization": (3.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0), "density": (0.0005, 0.002, 0.005, 0.02, 0.05, 0.1)},
-    "lightfm": {"epochs": (10, 20, 40, 80, 160), "factors": (32, 64, 128, 256), "learning_rate": (0.01, 0.02, 0.05, 0.1),
+    "lightfm": {"epochs": (5, 10, 20, 40, 80, 160), "factors": (8, 16, 32, 64, 128, 256), "learning_rate": (0.01, 0.02, 0.05, 0.1),
                 "regularization": (0.0, 1e-6, 1e-5, 1e-4)},
 }
 STARTS = {
@@ -22,7 +22,7 @@ STARTS = {
     "bpr": {"learning_rate": 0.1, "regularization": 0.01, "iterations": 100, "factors": 63},
     "ease": {"regularization": 100.0},
     "sansa": {"regularization": 50.0, "density": 0.02},
-    "lightfm": {"epochs": 40, "factors": 64, "learning_rate": 0.05, "regularization": 0.0},
+    "lightfm": {"epochs": 20, "factors": 32, "learning_rate": 0.05, "regularization": 0.0},
 }
 
 
