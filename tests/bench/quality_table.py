@@ -158,8 +158,14 @@ def chosen_by(run):
     return f"{candidate['settings']}, and {beside['weight']:g} times ease, lambda {beside['lambda']:g}"
 
 
-def row_of(name, model, seeds):
-    """(NDCG, row); seeds: the runs of each seed, one a fold."""
+def seconds_of(runs):
+    """The median on each device, in words."""
+    devices = sorted({run["device"] for run in runs})
+    return ", ".join(f"{statistics.median(run['seconds'] for run in runs if run['device'] == device):.1f} {device}" for device in devices)
+
+
+def row_of(name, model, seeds, beside):
+    """(NDCG, row); seeds: the runs of each seed, one a fold; beside: runs whose seconds count alone."""
     def values(metric):
         return [statistics.mean(run[metric] for run in runs) for runs in seeds]
 
@@ -168,11 +174,9 @@ def row_of(name, model, seeds):
         return f"{statistics.mean(values(metric)):.4f}{spread}"
 
     runs = [run for of_seed in seeds for run in of_seed]
-    on = "/".join(sorted({run["device"] for run in runs}))
     said = sorted({chosen_by(run) for run in runs} - {None})
     cells = [name, model, *(cell(f"{metric}@{top}") for metric, top in METRICS),
-             f"{statistics.median(run['seconds'] for run in runs):.1f} {on}",
-             "; ".join(said) if len(said) <= MOST_SAID else f"{len(said)} different ones, see --out"]
+             seconds_of(runs + beside), "; ".join(said) if len(said) <= MOST_SAID else f"{len(said)} different ones, see --out"]
     return statistics.mean(values("NDCG@20")), f"| {' | '.join(cells)} |"
 
 
@@ -204,7 +208,8 @@ def rows_of_set(programs, args, name, parts):
         except recipe_runs.ProgramFailed as failed:
             yield -1, f"| {name} | {shown} | {' | ' * len(METRICS)}| {str(failed).strip().splitlines()[-1]} |"
         else:
-            yield row_of(name, shown, seeds)
+            found = [args.beside.glob(f"{data.name}.{model}.*.json") for data in parts] if args.beside else []
+            yield row_of(name, shown, seeds, [kept_run(path) for paths in found for path in paths])
     if args.published:
         yield from published_rows(name)
 
@@ -221,6 +226,7 @@ def arguments():
     parser.add_argument("--python", default=sys.executable, help="that the peers run by [this one]")
     parser.add_argument("--search", type=float, metavar="SECONDS", help="for the settings of each peer, at most")
     parser.add_argument("--published", action="store_true", help="also rows of peers/published_quality.json, for folders of the same names")
+    parser.add_argument("--beside", type=pathlib.Path, metavar="OUT", help="of another machine: tell the seconds of its runs, too")
     parser.add_argument("--best-first", action="store_true", help="order the rows of a set by NDCG")
     parser.add_argument("--seeds", type=words, default=["1", "2", "3"], help="[1,2,3]")
     parser.add_argument("--budget", type=float, default=6, help="of auto [%(default)s]")

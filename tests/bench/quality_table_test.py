@@ -87,6 +87,11 @@ class QualityTable(unittest.TestCase):
         rows = self.table(self.folder / "lines", "--recipes", "ease,nonsense", "--seeds", "7")
         self.assertEqual(rows[0], ["lines", "`--recipe ease`", "0.2500", "0.1250", "0.5000", "3.0 cuda", ""])
         self.assertIn("nonsense", rows[1][-1])
+        there = self.folder / "there"
+        there.mkdir()
+        (there / "lines.ease.1.json").write_text(json.dumps(kept | {"seconds": 40, "device": "cpu"}))
+        rows = self.table(self.folder / "lines", "--recipes", "ease", "--seeds", "7", "--beside", there)
+        self.assertEqual(rows[0][5], "40.0 cpu, 3.0 cuda")
 
     def test_peers_are_measured_as_recipes_are(self):
         """EASE of both with one lambda, and popularity beside what evaluator says of it."""
