@@ -37,52 +37,14 @@ try:
 
     import norn
     import norn.implicit
+    from held_out_items import Parts, metrics_of
     from implicit.evaluation import ranking_metrics_at_k
-    from peers import implicit_models
+    from peers import implicit_models, settings_search
 except ImportError as error:
     sys.exit(f"compare_recommenders: {error}; run it with build/venv/bin/python, after the preset is built")
 
 TOP = 20
 SAMPLE = 1000  # users whose lists are measured by others, too
-
-
-class Parts:
-    """Users' items to learn from and to find, [users, items] both."""
-
-    def __init__(self, kept, held_out):
-        users, items = {}, {}
-        self.known, self.wanted = (self._matrix(lines, users, items) for lines in (kept, held_out))
-        shape = (len(users), len(items))
-        for matrix in (self.known, self.wanted):
-            matrix.resize(shape)
-        self.asked = np.flatnonzero(np.diff(self.wanted.indptr))  # of whom something is to be found
-
-    @staticmethod
-    def _matrix(lines, users, items):
-        rows, columns = [], []
-        for line in lines:
-            user, _, words = line.partition("\t")
-            row = users.setdefault(user, len(users))
-            for word in filter(None, words.split(":")):
-                rows.append(row)
-                columns.append(items.setdefault(word, len(items)))
-        return sp.csr_matrix((np.ones(len(rows), np.float32), (rows, columns)), shape=(len(users), len(items)))
-
-    def some(self, count):
-        """As many of the asked users, evenly spread."""
-        return self.asked[:: max(1, len(self.asked) // count)][:count]
-
-
-def metrics_of(lists, wanted):
-    """(Recall, NDCG) of lists [users, K] and what is to be found [users, items], means over users: hits over held-out
-    items; discounted gain over that of min(K, held-out items) hits on top."""
-    gain = 1 / np.log2(np.arange(2, lists.shape[1] + 2))
-    best = np.concatenate([[0], np.cumsum(gain)])
-    counts = np.diff(wanted.indptr)
-    hits = np.stack([np.isin(row, wanted.indices[wanted.indptr[u]:wanted.indptr[u + 1]]) for u, row in enumerate(lists)])
-    recall = hits.sum(axis=1) / counts
-    ndcg = hits @ gain / best[np.minimum(counts, lists.shape[1])]
-    return float(recall.mean()), float(ndcg.mean())
 
 
 class Own:
@@ -152,7 +114,7 @@ def require_agreement(args, name, model, parts, lists):
     """Lists of the asked users; those of some are measured by implicit and by Norn, too. Exits where they say something else."""
     users = parts.some(SAMPLE)
     rows = parts.known[users]
-    recall, ndcg = metrics_of(lists[np.searchsorted(parts.asked, users)], parts.wanted[users])
+    recall, ndcg, _ = metrics_of(lists[np.searchsorted(parts.asked, users)], parts.wanted[users])
     if isinstance(model, (Own, Popularity)):
         said = model.model.evaluate(rows, parts.wanted[users], k=[TOP])
         pairs = [(recall, said[f"recall@{TOP}"], 1e-6), (ndcg, said[f"ndcg@{TOP}"], 1e-6)]
@@ -182,10 +144,10 @@ def search(args, data, out):
     users = parts.some(args.search_users)
     journal = out / f"search.{data.name}.json"
     found = json.loads(journal.read_text(encoding="utf-8")) if journal.exists() else {}
-    for kind in (name for name in args.models if name in implicit_models.SPACES):
+    for kind in (name for name in args.models if name in settings_search.SPACES):
         def value_of(settings, kind=kind):
             model = implicit_models.Peer(kind, settings, args.device, 1).fit(parts.known)
-            return sum(metrics_of(lists_of(model, parts, users), parts.wanted[users]))
+            return sum(metrics_of(lists_of(model, parts, users), parts.wanted[users])[:2])
 
         def keep(tried, kind=kind):
             settings, value = tried[-1]
@@ -195,7 +157,7 @@ def search(args, data, out):
             print(f"{kind} {settings}: {value:.4f}", file=sys.stderr, flush=True)
 
         tried = [tuple(one) for one in found.get(kind, {}).get("tried", [])]
-        implicit_models.search(kind, value_of, args.search_minutes * 60, tried, keep)
+        settings_search.search(kind, value_of, args.search_minutes * 60, tried, keep)
     print(json.dumps({kind: one["best"] for kind, one in found.items()}, indent=1))
 
 

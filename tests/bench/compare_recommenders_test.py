@@ -15,17 +15,19 @@ sys.path.insert(0, str(HERE))
 import numpy as np  # noqa: E402
 import scipy.sparse as sp  # noqa: E402
 
-import compare_recommenders  # noqa: E402
-from peers import implicit_models  # noqa: E402
+import held_out_items  # noqa: E402
+from peers import settings_search  # noqa: E402
 
 
 def by_definition(lists, wanted):
-    recalls, gains = [], []
+    recalls, gains, precisions = [], [], []
     for found, held_out in zip(lists, wanted):
         hits = [1 / math.log2(place + 2) for place, item in enumerate(found) if item in held_out]
         recalls.append(len(hits) / len(held_out))
         gains.append(sum(hits) / sum(1 / math.log2(place + 2) for place in range(min(len(found), len(held_out)))))
-    return sum(recalls) / len(recalls), sum(gains) / len(gains)
+        at_hits = [len(held_out & set(found[:place + 1])) / (place + 1) for place, item in enumerate(found) if item in held_out]
+        precisions.append(sum(at_hits) / min(len(found), len(held_out)))
+    return tuple(sum(values) / len(values) for values in (recalls, gains, precisions))
 
 
 class Comparison(unittest.TestCase):
@@ -44,23 +46,23 @@ class Comparison(unittest.TestCase):
             matrix = sp.lil_matrix((len(wanted), items), dtype=np.float32)
             for user, own in enumerate(wanted):
                 matrix[user, list(own)] = 1
-            found = compare_recommenders.metrics_of(np.array(lists), matrix.tocsr())
+            found = held_out_items.metrics_of(np.array(lists), matrix.tocsr())
             np.testing.assert_allclose(found, by_definition(lists, wanted), rtol=1e-12, err_msg=f"seed {self.seed}")
 
     def test_the_search_finds_the_top_of_a_hill_and_goes_on_where_it_was(self):
-        space = implicit_models.SPACES["als"]
+        space = settings_search.SPACES["als"]
         goal = {name: self.random.choice(values) for name, values in space.items()}
 
         def height(settings):
             return -sum(abs(space[name].index(settings[name]) - space[name].index(goal[name])) for name in space)
 
         tried, kept = [], []
-        self.assertEqual(implicit_models.search("als", height, 60, tried, lambda all_of_them: kept.append(len(all_of_them))), goal,
+        self.assertEqual(settings_search.search("als", height, 60, tried, lambda all_of_them: kept.append(len(all_of_them))), goal,
                          f"seed {self.seed}")
         self.assertEqual(kept, list(range(1, len(tried) + 1)))
-        self.assertEqual(implicit_models.search("als", lambda settings: self.fail("is known"), 60, tried, None), goal)
+        self.assertEqual(settings_search.search("als", lambda settings: self.fail("is known"), 60, tried, None), goal)
         first = [(dict(goal), 0.5)]
-        self.assertEqual(implicit_models.search("als", lambda settings: self.fail("the time is over"), 0, first, None), goal)
+        self.assertEqual(settings_search.search("als", lambda settings: self.fail("the time is over"), 0, first, None), goal)
 
     def write(self):
         """Users of three tastes, most of whose items are to learn from."""

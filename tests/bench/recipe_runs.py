@@ -96,8 +96,7 @@ class Programs:
     def import_parts(self, datasets, out, kept, held_out):
         """(training file, evaluation file); the index of features knows both parts."""
         out.mkdir(parents=True, exist_ok=True)
-        for name, lines in (("kept.txt", kept), ("held_out.txt", held_out)):
-            (out / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        write_parts(out, kept, held_out)
         features = ["--features", out / "features.txt", "--name", datasets]
         (out / "features.txt").unlink(missing_ok=True)
         self.run("importer", "--input", out / "kept.txt", "--target", out / "held_out.txt", "--output", out / "eval.nc",
@@ -120,6 +119,11 @@ class Programs:
         """(Recall, NDCG) of the first TOP, what the example's input holds left out."""
         report = json.loads(self.run("evaluator", "--model", model, "--data", data, "--top", TOP, "--format", "json"))
         return report["model"][0]["Recall"], report["model"][0]["NDCG"]
+
+
+def write_parts(folder, kept, held_out):
+    for name, lines in (("kept.txt", kept), ("held_out.txt", held_out)):
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
 def hold_out(lines, share, seed):
