@@ -220,10 +220,13 @@ Window StepFacts::window(int edge) const {
   return window;
 }
 
-bool StepFacts::reads_windows(int edge) const {
+bool StepFacts::multiplies_windows(int edge) const {
   const int layer = this->edge(edge).destination;
-  return device().casts_operands && is_convolution(layer) && has_weights(edge) &&
+  return has_window_products() && is_convolution(layer) && has_weights(edge) &&
          window_pieces::can_read(window(edge), channels(layer));
+}
+bool StepFacts::reads_windows(int edge) const {
+  return device().casts_operands && multiplies_windows(edge);
 }
 
 bool StepFacts::gives_bf16_rows(int layer) const {
@@ -276,13 +279,12 @@ bool slope_follows_sign(const LayerDescriptor& layer) {
 }  // namespace
 
 bool StepFacts::activates_in_product(int layer) const {
-  return activates_alone(layer) && reads_windows(sources(layer)[0]) &&
+  return activates_alone(layer) && multiplies_windows(sources(layer)[0]) &&
          slope_follows_sign(this->layer(layer));
 }
 
 bool StepFacts::slopes_in_product(int layer) const {
-  if (!gets_whole_delta(layer) || !device().casts_operands ||
-      !slope_follows_sign(this->layer(layer)))
+  if (!gets_whole_delta(layer) || !has_window_products() || !slope_follows_sign(this->layer(layer)))
     return false;
   const int only = edges_from(layer)[0], destination = edge(only).destination;
   return !is_convolution(destination) ||

@@ -93,7 +93,7 @@ class StepFacts {
   /// pooling gives all of such a layer's delta: then that may apply the slope.
   bool activates_alone(int layer) const;
   bool gets_whole_delta(int layer) const;
-  /// Whether that is what happens, in bf16.
+  /// Whether that is what happens, in bf16 or tf32.
   bool activates_in_product(int layer) const;
   bool slopes_in_product(int layer) const;
   /// Whether the outputs of a layer by example, or its delta, stand in bf16 alone: on devices that
@@ -222,6 +222,11 @@ class StepFacts {
   bool is_function_of_product(int layer) const;
   bool has_bf16_shape(int layer) const;
   bool takes_bf16_delta(int layer) const;
+  /// Whether the device multiplies windows where they stand, and those of this edge.
+  bool has_window_products() const {
+    return device().casts_operands || device().transposes_operands;
+  }
+  bool multiplies_windows(int edge) const;
   bool gives_bf16_delta_by(int edge) const;
   bool stored_by_destination(int owner_edge) const;
   bool decide_fusing(int layer) const;
