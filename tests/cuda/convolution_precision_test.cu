@@ -8,11 +8,11 @@
 #include "kernels/pointwise.h"
 #include "kernels/window_phases.h"
 #include "kernels/window_pieces.h"
+#include "tests/cuda/window_draws.h"
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -24,35 +24,8 @@ namespace {
 
 constexpr int kLookedAt = 300;  // elements of a result
 
-class ConvolutionPrecisionTest : public ::testing::TestWithParam<Precision> {
+class ConvolutionPrecisionTest : public ::testing::TestWithParam<Precision>, protected WindowDraws {
  protected:
-  ConvolutionPrecisionTest() {
-    const unsigned seed = std::random_device{}();
-    RecordProperty("seed", std::to_string(seed));
-    random_.seed(seed);
-  }
-  Index below(Index n) { return Index(random_() % std::uint64_t(n)); }
-  Index one_of(const std::vector<Index>& choices) {
-    return choices[std::size_t(below(Index(choices.size())))];
-  }
-
-  struct Matrix {
-    Index rows, cols;
-    std::vector<float> host;
-    Buffer<float> gpu;
-    double operator()(Index r, Index c) const { return double(host[std::size_t(r * cols + c)]); }
-    MatrixView<float> view() { return {gpu.data(), rows, cols, cols}; }
-    void fetch() { gpu.read(host.data(), gpu.size()); }
-  };
-  Matrix make(Index rows, Index cols) {
-    std::normal_distribution<float> normal;
-    Matrix m{rows, cols, std::vector<float>(std::size_t(rows * cols)),
-             Buffer<float>(rows * cols, memory_)};
-    for (float& value : m.host) value = Bfloat16::rounded(normal(random_)).value();
-    m.gpu.write(m.host.data(), m.gpu.size());
-    return m;
-  }
-
   /// A bf16 copy, which has the same values.
   struct Rounded {
     Buffer<Bfloat16> gpu;
@@ -131,9 +104,6 @@ class ConvolutionPrecisionTest : public ::testing::TestWithParam<Precision> {
   }
 
   cuda::Stream stream() { return {nullptr, memory_, GetParam(), 132}; }
-
-  cuda::DeviceMemory memory_{nullptr, true};
-  std::mt19937_64 random_;
 };
 
 TEST_P(ConvolutionPrecisionTest, AgreesWithFloat64) {

@@ -8,11 +8,11 @@
 #include "kernels/cuda/windows/turned_product.h"
 #include "kernels/cuda/windows/window_product.h"
 #include "kernels/window_pieces.h"
+#include "tests/cuda/window_draws.h"
 
 #include <algorithm>
 #include <cmath>
 #include <memory>
-#include <random>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -22,32 +22,8 @@
 namespace norn {
 namespace {
 
-class TurnedGradientTest : public ::testing::Test {
+class TurnedGradientTest : public ::testing::Test, protected WindowDraws {
  protected:
-  TurnedGradientTest() {
-    const unsigned seed = std::random_device{}();
-    RecordProperty("seed", std::to_string(seed));
-    random_.seed(seed);
-  }
-  Index below(Index n) { return Index(random_() % std::uint64_t(n)); }
-
-  struct Matrix {
-    Index rows, cols;
-    std::vector<float> host;
-    Buffer<float> gpu;
-    double operator()(Index r, Index c) const { return double(host[std::size_t(r * cols + c)]); }
-    MatrixView<float> view() { return {gpu.data(), rows, cols, cols}; }
-    void fetch() { gpu.read(host.data(), gpu.size()); }
-  };
-  Matrix make(Index rows, Index cols) {
-    std::normal_distribution<float> normal;
-    Matrix m{rows, cols, std::vector<float>(std::size_t(rows * cols)),
-             Buffer<float>(rows * cols, memory_)};
-    for (float& value : m.host) value = Bfloat16::rounded(normal(random_)).value();
-    m.gpu.write(m.host.data(), m.gpu.size());
-    return m;
-  }
-
   /// As many windows as there are, or fewer.
   Window draw(Index least, Index most_places) {
     Window w;
@@ -135,9 +111,6 @@ class TurnedGradientTest : public ::testing::Test {
   }
 
   cuda::Stream stream() { return {nullptr, memory_, Precision::tf32, 132}; }
-
-  cuda::DeviceMemory memory_{nullptr, true};
-  std::mt19937_64 random_;
 };
 
 TEST_F(TurnedGradientTest, StandPlaceByPlace) {

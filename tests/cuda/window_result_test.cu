@@ -5,11 +5,11 @@
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/windows/window_product.h"
 #include "kernels/window_pieces.h"
+#include "tests/cuda/window_draws.h"
 
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <random>
 #include <sstream>
 #include <string>
 #include <type_traits>
@@ -24,24 +24,8 @@ constexpr Index kMargin = 64;  // floats before a matrix and behind it
 constexpr float kUntouched = 12345.0f;
 
 template <typename T>
-class WindowResultTest : public ::testing::Test {
+class WindowResultTest : public ::testing::Test, protected WindowDraws {
  protected:
-  WindowResultTest() {
-    const unsigned seed = std::random_device{}();
-    RecordProperty("seed", std::to_string(seed));
-    random_.seed(seed);
-  }
-  Index below(Index n) { return Index(random_() % std::uint64_t(n)); }
-  Index one_of(const std::vector<Index>& choices) {
-    return choices[std::size_t(below(Index(choices.size())))];
-  }
-  std::vector<float> numbers(Index count) {
-    std::normal_distribution<float> normal;
-    std::vector<float> values(static_cast<std::size_t>(count));
-    for (float& value : values) value = Bfloat16::rounded(normal(random_)).value();
-    return values;
-  }
-
   struct Operand {
     Index rows, cols;
     std::vector<float> host;
@@ -137,9 +121,7 @@ class WindowResultTest : public ::testing::Test {
 
   static constexpr Precision kPrecision =
       std::is_same_v<T, float> ? Precision::tf32 : Precision::bf16;
-  cuda::DeviceMemory memory_{nullptr, true};
   cuda::Stream stream_{nullptr, memory_, kPrecision, 132};
-  std::mt19937_64 random_;
 };
 
 using Elements = ::testing::Types<float, Bfloat16>;
