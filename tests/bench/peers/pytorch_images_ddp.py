@@ -102,6 +102,8 @@ def main():
     with open(args.network, encoding="utf-8") as file:
         network = json.load(file)
     args.batch = network["Training"].get("Batch", 1024)
+    if args.batch % args.gpus:
+        sys.exit(f"pytorch_images_ddp: {args.gpus} GPUs cannot have equal parts of a batch of {args.batch}")
     os.environ["NCCL_NVLS_ENABLE"] = "0"
     torch.multiprocessing.spawn(train, (args, network), nprocs=args.gpus)
 
