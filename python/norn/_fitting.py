@@ -272,10 +272,12 @@ def require_widths(network: Network, data: Any, argument: str) -> None:
         if fits or (shape[1] < units and labels is None and (name in sparse or not isinstance(given, np.ndarray))):
             continue
         which = f"`{argument}`" + (f"[{name!r}]" if is_by_name(data) else "")
-        turned = (f": is it transposed? {shape[0]} rows are as many as the model's units" if shape[0] == units
-                  else "; give data with a column for each unit"
-                  + (", without those that are new to the model: `partial_fit` with `grow` adds them" if shape[1] > units else ""))
-        raise DataError(f"{which}: has {shape[1]} columns, the model has {units} units in layer \"{layer['Name']}\"{turned}")
+        new = " without those that are new to the model: `partial_fit` with `grow` adds them" if shape[1] > units else ""
+        if shape[0] == units:
+            hint = f": is it transposed? {shape[0]} rows are as many as the model's units" + (f"; else give data{new}" if new else "")
+        else:
+            hint = "; give data with a column for each unit" + (f",{new}" if new else "")
+        raise DataError(f"{which}: has {shape[1]} columns, the model has {units} units in layer \"{layer['Name']}\"{hint}")
 
 
 def wanted_of(known: Any, wanted: Any = None) -> Any:

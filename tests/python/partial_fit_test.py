@@ -79,9 +79,10 @@ def test_units_that_are_new_are_told_once(draw, caplog):
     assert "not known to the model and were left out" in told[0], told
     again = norn.Recommender(epochs=1, **SETTINGS).fit(norn.Dataset(baskets.matrix, feature_labels=labels)).partial_fit(baskets.matrix)
     assert same(model.recommend(baskets.matrix, N=4), again.recommend(baskets.matrix, N=4))
-    with pytest.raises(norn.DataError,
-                       match=rf"has {baskets.units + new} columns, the model has {baskets.units} units .*: `partial_fit` with `grow`"):
-        model.partial_fit(wide)
+    for users in (slice(None), draw.integers(wide.shape[0], size=baskets.units)):  # as many as units, which could be the other way round
+        with pytest.raises(norn.DataError,
+                           match=rf"has {baskets.units + new} columns, the model has {baskets.units} units .*: `partial_fit` with `grow`"):
+            model.partial_fit(wide[users])
 
 
 AXES = {"Input -> Hidden": 0, "Hidden -> Output": 1, "Output bias": 0, "Input featureWeights": 0}  # of units
