@@ -23,10 +23,10 @@ def command(name, *arguments, ranks=1):
 
 
 def run(folder, name, *arguments, ranks=1, said="--quiet"):
-    """Its stdout, or with `said` (an option that makes it speak) its stderr. An AssertionError where it fails."""
+    """Its stdout, or with `said` (an option that makes it speak) that and its stderr. An AssertionError where it fails."""
     done = subprocess.run(command(name, *arguments, said, ranks=ranks), capture_output=True, text=True, timeout=LIMIT_SECONDS,
                           check=False, cwd=folder)
     if done.returncode != 0:
         words = " ".join([name, *map(str, arguments)])
         raise AssertionError(f"{words} on {ranks} ranks ended with {done.returncode}:\n{done.stderr[-3000:]}")
-    return done.stdout if said == "--quiet" else done.stderr
+    return done.stdout if said == "--quiet" else done.stdout + done.stderr

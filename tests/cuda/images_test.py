@@ -12,11 +12,11 @@ import random
 import re
 import shutil
 import struct
-import subprocess
 import tempfile
 import unittest
 
-BIN = pathlib.Path(os.environ.get("NORN_BIN", "build/cuda/bin")).resolve()
+import gpu_programs
+
 DEVICE = os.environ.get("NORN_TEST_DEVICE", "cuda")
 SEED = int(os.environ.get("NORN_TEST_SEED", random.randrange(2**31)))
 # How far a cost may be from the CPU's.
@@ -56,28 +56,18 @@ class Images(unittest.TestCase):
         network = {"Name": "images", "ErrorFunction": "CrossEntropy", "Layers": LAYERS,
                    "Training": {"Optimizer": "Adam", "Rate": 0.003, "Batch": 100, "Epochs": EPOCHS, "Lambda": 0}}
         (cls.folder / "net.json").write_text(json.dumps(network), encoding="utf-8")
-        cls.run_program("importer", "--input", "images-idx3-ubyte", "--format", "images", "--output", "images.nc")
+        gpu_programs.run(cls.folder, "importer", "--input", "images-idx3-ubyte", "--format", "images", "--output", "images.nc")
 
     @classmethod
     def tearDownClass(cls):
         shutil.rmtree(cls.folder, ignore_errors=True)
 
-    @classmethod
-    def run_program(cls, name, *arguments, ranks=1):
-        command = [str(BIN / name), *map(str, arguments), "--quiet"]
-        if ranks > 1:
-            command = ["mpirun", "--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), *command]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False, cwd=cls.folder)
-        if done.returncode != 0:
-            raise AssertionError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stderr[-3000:]}")
-        return done.stdout
-
     def train(self, model, *options, ranks=1, epochs=EPOCHS):
         """The model's bytes, and the cost of every epoch."""
         if ranks > 1 and DEVICE == "cuda":
             options += ("--gpu", 0)
-        told = self.run_program("trainer", "-c", "net.json", "-i", "images.nc", "-n", model, "--epochs", epochs, "--log-format", "dsstne",
-                                "--checkpoint-epochs", 0, *options, ranks=ranks)
+        told = gpu_programs.run(self.folder, "trainer", "-c", "net.json", "-i", "images.nc", "-n", model, "--epochs", epochs,
+                                "--checkpoint-epochs", 0, *options, ranks=ranks, said="--log-format=dsstne")
         return (self.folder / model).read_bytes(), [float(c) for c in re.findall(r"average error ([0-9.]+)", told)]
 
     def on_device(self, precision):
