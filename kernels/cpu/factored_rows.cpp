@@ -230,7 +230,7 @@ void update_rows_by_unit(Executor& executor, const TargetLists& lists, VectorVie
     std::vector<float> sum(std::size_t(v.width())), factors;
     for (Index place = first; place < end; ++place) {
       if (place + kPrefetchUnits < end)
-        row_sum::prefetch(v.rows.row(unit[place + kPrefetchUnits]), v.rows.cols);
+        row_sum::prefetch_to_write(v.rows.row(unit[place + kPrefetchUnits]), v.rows.cols);
       factors.assign(r.data + begin[place], r.data + begin[place + 1]);
       add_rows<Existing::overwrite>(RowList<std::int32_t>{lists.example.data() + begin[place],
                                                           factors.data(), Index(factors.size())},

@@ -88,9 +88,9 @@ void replay_row(const Rule& rule, const StepTable& table, std::int64_t from, std
 /// Fetches a run of a row and its state.
 [[gnu::always_inline]] inline void fetch(const RowState& rows, int slots, Index row, Index first,
                                          Index count) {
-  row_sum::prefetch(rows.w.row(row) + first, count);
+  row_sum::prefetch_to_write(rows.w.row(row) + first, count);
   for (std::size_t s = 0; s < std::size_t(slots); ++s)
-    row_sum::prefetch(rows.slot[s].row(row) + first, count);
+    row_sum::prefetch_to_write(rows.slot[s].row(row) + first, count);
 }
 
 /// One batch's step for a run of its units.
