@@ -43,7 +43,7 @@ struct TargetLists {
   Buffer<Index> entry;           ///< numbers of those of each example; -1: of another rank's unit
   // Of the CPU.
   Buffer<float> target;     ///< [entries] 1 where the batch stores no values
-  Buffer<Index> place;      ///< [entries] number of the unit among those touched
+  Buffer<Index> place;      ///< [entries] as `entry`: number of the unit among those touched
   Buffer<Index> row_begin;  ///< [examples + 1] ranges of `entry`
   // Of a GPU, where examples' entries stand as the batch has them.
   CsrView batch;
@@ -90,6 +90,11 @@ class FactoredKernels {
   /// rv(e) = the sum of r v over the entries of example e, of V as it is now.
   void sum_rows(const TargetLists& lists, FactorView<const float> v, VectorView<const double> r,
                 Index block_width, MatrixView<FixedSum> rv);
+  /// rr(e, f) = the sum of r(e) r(f) over units of which both have an entry, where f < e; half of
+  /// it where f is e; else 0. So rr + rr' is R R'. False, and nothing is done, where the device
+  /// reads rows of V once more in less time. The first unit begins a block.   rr [B x B]
+  bool sum_pairs(const TargetLists& lists, VectorView<const double> r, Index block_width,
+                 MatrixView<FixedSum> rr);
   /// The cost of each block of units: of its entries, and of all units in the first one, half of
   /// the sum over `all_units`, if that is not empty.   all_units [B]
   void add_up_costs(const TargetLists& lists, VectorView<const double> cost, Index block_width,
@@ -171,6 +176,10 @@ class FactoredKernels {
   virtual void do_sum_rows(const TargetLists& lists, FactorView<const float> v,
                            VectorView<const double> r, Index block_width,
                            MatrixView<FixedSum> rv) = 0;
+  virtual bool do_sum_pairs(const TargetLists&, VectorView<const double>, Index,
+                            MatrixView<FixedSum>) {
+    return false;
+  }
   virtual void do_add_up_costs(const TargetLists& lists, VectorView<const double> cost,
                                Index block_width, VectorView<const double> all_units,
                                VectorView<double> of_blocks) = 0;

@@ -54,6 +54,13 @@ void FactoredKernels::sum_rows(const TargetLists& lists, FactorView<const float>
   do_sum_rows(lists, v, r, block_width, rv);
 }
 
+bool FactoredKernels::sum_pairs(const TargetLists& lists, VectorView<const double> r,
+                                Index block_width, MatrixView<FixedSum> rr) {
+  require_fit(r.size >= lists.entries && is_square(rr, lists.examples) && block_width >= 1,
+              "factored::sum_pairs", "r of all entries, rr [B x B]", r, rr);
+  return do_sum_pairs(lists, r, block_width, rr);
+}
+
 void FactoredKernels::add_up_costs(const TargetLists& lists, VectorView<const double> cost,
                                    Index block_width, VectorView<const double> all_units,
                                    VectorView<double> of_blocks) {

@@ -4,11 +4,10 @@
 #include "kernels/cpu/factored_rows.h"
 #include "kernels/cpu/families.h"
 #include "kernels/cpu/small_products.h"
+#include "kernels/cpu/sparse_parts.h"
 
 #include <algorithm>
-#include <iterator>
 #include <memory>
-#include <numeric>
 #include <vector>
 
 namespace norn {
@@ -23,75 +22,61 @@ T* places(Buffer<T>& buffer, Index count) {
   return buffer.data();
 }
 
-struct Stored {
-  std::uint32_t unit;
-  std::int32_t example;
-  float target;
-};
-
-// By unit, those of a unit as they stood: digit by digit from the last one on.
-void sort_by_unit(std::vector<Stored>& stored, Index units) {
-  constexpr int kBits = 8;
-  std::vector<Stored> sorted(stored.size());
-  for (int shift = 0; shift < 32 && (units - 1) >> shift > 0; shift += kBits) {
-    const auto digit = [=](const Stored& one) { return one.unit >> shift & ((1u << kBits) - 1); };
-    std::size_t next[(1 << kBits) + 1] = {};
-    for (const Stored& one : stored) ++next[digit(one) + 1];
-    std::partial_sum(std::begin(next), std::end(next), std::begin(next));
-    for (const Stored& one : stored) sorted[next[digit(one)]++] = one;
-    stored.swap(sorted);
-  }
-}
-
 class CpuFactored final : public CpuFactoredMatrices {
  public:
   using CpuFactoredMatrices::CpuFactoredMatrices;
 
  private:
   void do_list(CsrView targets, Range units, TargetLists& lists) override {
-    std::vector<Stored> stored;
-    stored.reserve(std::size_t(targets.row_begin[targets.rows] - targets.row_begin[0]));
-    for (Index e = 0; e < targets.rows; ++e)
-      for (RowOffset i = targets.row_begin[e]; i < targets.row_begin[e + 1]; ++i) {
-        const Index unit = Index(targets.column[i]);
-        if (unit >= units.begin && unit < units.end)
-          stored.push_back({std::uint32_t(unit - units.begin), std::int32_t(e),
-                            targets.value ? targets.value[i] : 1.0f});
-      }
-    sort_by_unit(stored, units.count());
+    TransposedBatch by_unit;
+    transpose_batch(executor_, targets, by_unit);
+    const Column* columns = by_unit.unit.data();
+    const auto number_of = [&](Index unit) {
+      return Index(std::lower_bound(columns, columns + by_unit.touched, unit) - columns);
+    };
+    const Index first = number_of(units.begin), count = number_of(units.end) - first;
+    const RowOffset* from = by_unit.begin.data() + first;
     lists.examples = targets.rows;
-    lists.entries = Index(stored.size());
-    const Index entries = lists.entries;
-    Index* unit = places(lists.unit, entries);
-    Index* begin = places(lists.begin, entries + 1);
-    Index* place = places(lists.place, entries);
-    std::int32_t* example = places(lists.example, entries);
-    float* target = places(lists.target, entries);
-    Index touched = 0;
-    for (Index i = 0; i < entries; ++i) {
-      const Stored& one = stored[std::size_t(i)];
-      if (i == 0 || Index(one.unit) != unit[touched - 1]) {
-        unit[touched] = Index(one.unit);
-        begin[touched++] = i;
+    lists.entries = from[count] - from[0];
+    lists.touched = count;
+    Index* unit = places(lists.unit, count);
+    Index* begin = places(lists.begin, count + 1);
+    std::int32_t* example = places(lists.example, lists.entries);
+    float* target = places(lists.target, lists.entries);
+    begin[count] = lists.entries;
+    constexpr Index kUnits = 16 * kTogether;
+    executor_.for_each(1 + (count + kUnits - 1) / kUnits, [&](Index task, int) {
+      if (task == 0) return list_by_example(by_unit.example.data() + from[0], from, lists);
+      const Index one = (task - 1) * kUnits, end = std::min(count, one + kUnits);
+      for (Index i = one; i < end; ++i) {
+        unit[i] = Index(columns[first + i]) - units.begin;
+        begin[i] = from[i] - from[0];
       }
-      place[i] = touched - 1;
-      example[i] = one.example;
-      target[i] = one.target;
-    }
-    begin[touched] = entries;
-    lists.touched = touched;
-    list_by_example(lists);
+      const RowOffset entry = from[one], entries = from[end] - entry;
+      std::copy_n(by_unit.example.data() + entry, entries, example + begin[one]);
+      if (by_unit.has_values)
+        std::copy_n(by_unit.value.data() + entry, entries, target + begin[one]);
+      else
+        std::fill_n(target + begin[one], entries, 1.0f);
+    });
   }
 
-  static void list_by_example(TargetLists& lists) {
+  // From the examples of all entries, and where those of each unit begin.
+  static void list_by_example(const std::int32_t* example, const RowOffset* from,
+                              TargetLists& lists) {
     Index* row_begin = places(lists.row_begin, lists.examples + 1);
     Index* entry = places(lists.entry, lists.entries);
+    Index* place = places(lists.place, lists.entries);
     std::fill(row_begin, row_begin + lists.examples + 1, Index(0));
-    for (Index i = 0; i < lists.entries; ++i) ++row_begin[lists.example.data()[i] + 1];
+    for (Index i = 0; i < lists.entries; ++i) ++row_begin[example[i] + 1];
     for (Index e = 0; e < lists.examples; ++e) row_begin[e + 1] += row_begin[e];
     std::vector<Index> next(row_begin, row_begin + lists.examples);
-    for (Index i = 0; i < lists.entries; ++i)
-      entry[next[std::size_t(lists.example.data()[i])]++] = i;
+    for (Index unit = 0; unit < lists.touched; ++unit)
+      for (Index i = from[unit] - from[0]; i < from[unit + 1] - from[0]; ++i) {
+        const Index at = next[std::size_t(example[i])]++;
+        entry[at] = i;
+        place[at] = unit;
+      }
   }
 
   void do_read_entries(const TargetLists& lists, FactorView<const float> v,
@@ -104,6 +89,12 @@ class CpuFactored final : public CpuFactoredMatrices {
   void do_sum_rows(const TargetLists& lists, FactorView<const float> v, VectorView<const double> r,
                    Index block_width, MatrixView<FixedSum> rv) override {
     sum_rows_by_example(executor_, lists, v, r, block_width, rv);
+  }
+
+  bool do_sum_pairs(const TargetLists& lists, VectorView<const double> r, Index block_width,
+                    MatrixView<FixedSum> rr) override {
+    sum_pairs_by_example(executor_, lists, r, block_width, rr);
+    return true;
   }
 
   void do_add_up_costs(const TargetLists& lists, VectorView<const double> cost, Index block_width,

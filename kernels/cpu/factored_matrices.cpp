@@ -174,10 +174,13 @@ void CpuFactoredMatrices::do_judge(VectorView<const double> least, double limit,
 }
 
 void CpuFactoredMatrices::do_look(MatrixView<const double> m, double limit, double* needed) {
-  double largest = 0.0;
-  for (Index r = 0; r < m.rows; ++r)
-    for (Index c = 0; c < m.cols; ++c) largest = std::max(largest, std::abs(m(r, c)));
-  *needed = largest > limit ? 1.0 : 0.0;
+  std::vector<char> is_beyond(std::size_t(m.rows));
+  for_rows(m.rows, [&](Index r) {
+    int beyond = 0;
+    for (Index c = 0; c < m.cols; ++c) beyond |= std::abs(m(r, c)) > limit ? 1 : 0;
+    is_beyond[std::size_t(r)] = char(beyond);
+  });
+  *needed = std::any_of(is_beyond.begin(), is_beyond.end(), [](char row) { return row != 0; });
 }
 
 void CpuFactoredMatrices::do_fold_gram(const double* needed, MatrixView<double> u,

@@ -77,8 +77,9 @@ class ExampleRows {
         unit_(std::size_t(count_)),
         last_(unit_.size()),
         factor_(unit_.size()) {
+    const Index* place = lists.place.data() + lists.row_begin.data()[example];
     for (Index i = 0; i < count_; ++i) {
-      const Index unit = lists.unit.data()[lists.place.data()[entry_[i]]];
+      const Index unit = lists.unit.data()[place[i]];
       unit_[std::size_t(i)] = unit;
       last_[std::size_t(i)] = v.last[unit];
     }
@@ -190,6 +191,36 @@ void sum_rows_by_example(Executor& executor, const TargetLists& lists, FactorVie
   });
 }
 
+// Those of a unit stand in the order of their examples: up to an entry are the pairs with examples
+// before it.
+void sum_pairs_by_example(Executor& executor, const TargetLists& lists, VectorView<const double> r,
+                          Index block_width, MatrixView<FixedSum> rr) {
+  const Index* begin = lists.begin.data();
+  const std::int32_t* example = lists.example.data();
+  const std::vector<float> factor(r.data, r.data + lists.entries);
+  executor.for_each(lists.examples, [&](Index e, int) {
+    std::fill_n(rr.row(e), rr.cols, FixedSum());
+    std::vector<float> sum(std::size_t(e + 1), 0.0f);
+    SumRow blocks(e + 1);
+    const Index first = lists.row_begin.data()[e], end = lists.row_begin.data()[e + 1];
+    Index behind = 0;  // where the block ends
+    for (Index i = first; i < end; ++i) {
+      const Index entry = lists.entry.data()[i], place = lists.place.data()[i];
+      const Index unit = lists.unit.data()[place];
+      if (unit >= behind) {
+        if (i > first) blocks.add(sum, rr.row(e));
+        behind = (unit / block_width + 1) * block_width;
+      }
+      const float own = factor[std::size_t(entry)];
+      for (Index k = begin[place]; k < entry; ++k)
+        sum[std::size_t(example[k])] += own * factor[std::size_t(k)];
+      sum.back() += 0.5f * own * own;
+    }
+    blocks.add(sum, rr.row(e));
+    blocks.add_to(rr.row(e));
+  });
+}
+
 void update_rows_by_unit(Executor& executor, const TargetLists& lists, VectorView<const double> r,
                          double scale, MatrixView<const double> k, FactorView<float> v) {
   const RoundedMatrix steps(executor, k);
@@ -199,7 +230,7 @@ void update_rows_by_unit(Executor& executor, const TargetLists& lists, VectorVie
     std::vector<float> sum(std::size_t(v.width())), factors;
     for (Index place = first; place < end; ++place) {
       if (place + kPrefetchUnits < end)
-        row_sum::prefetch(v.rows.row(unit[place + kPrefetchUnits]), v.rows.cols);
+        row_sum::prefetch_to_write(v.rows.row(unit[place + kPrefetchUnits]), v.rows.cols);
       factors.assign(r.data + begin[place], r.data + begin[place + 1]);
       add_rows<Existing::overwrite>(RowList<std::int32_t>{lists.example.data() + begin[place],
                                                           factors.data(), Index(factors.size())},

@@ -18,6 +18,9 @@ void read_entries_by_rows(Executor& executor, const TargetLists& lists, FactorVi
 /// FactoredKernels::sum_rows.
 void sum_rows_by_example(Executor& executor, const TargetLists& lists, FactorView<const float> v,
                          VectorView<const double> r, Index block_width, MatrixView<FixedSum> rv);
+/// FactoredKernels::sum_pairs.
+void sum_pairs_by_example(Executor& executor, const TargetLists& lists, VectorView<const double> r,
+                          Index block_width, MatrixView<FixedSum> rr);
 /// FactoredKernels::update_rows.
 void update_rows_by_unit(Executor& executor, const TargetLists& lists, VectorView<const double> r,
                          double scale, MatrixView<const double> k, FactorView<float> v);

@@ -41,6 +41,11 @@ inline constexpr Index kLanes = 16;
   for (Index j = 0; j < count; j += kLanes) __builtin_prefetch(row + j, 0, 2);
 }
 
+/// The same of a row that is to be written, so that no other core has its lines meanwhile.
+[[gnu::always_inline]] inline void prefetch_to_write(const float* row, Index count) {
+  for (Index j = 0; j < count; j += kLanes) __builtin_prefetch(row + j, 1, 2);
+}
+
 /// Vectors one by one: arrays of them that are copied as a whole go through memory.
 inline Lanes load(const float* from) {
   Lanes x;

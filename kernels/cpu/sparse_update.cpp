@@ -50,12 +50,15 @@ struct RunCopy {
   }
 };
 
+bool is_regularised(const StepTable& table) {
+  return table.schedule.l1 != 0.0f || table.schedule.l2 != 0.0f;
+}
+
 /// Puts `count` <= kReplayRun weights through steps [from, to) without gradient.
 template <typename Rule>
 void replay(const Rule& rule, const StepTable& table, std::int64_t from, std::int64_t to,
             Index count, float* w, const SlotRuns<Rule>& slot) {
-  const bool regularised = table.schedule.l1 != 0.0f || table.schedule.l2 != 0.0f;
-  if (from >= to || (Rule::rests_without_gradient && !regularised)) return;
+  const bool regularised = is_regularised(table);
   alignas(64) static constexpr float kNoGradient[kReplayRun] = {};
   RunCopy<Rule> run, before;
   run.load(count, w, slot);
@@ -76,6 +79,7 @@ void replay(const Rule& rule, const StepTable& table, std::int64_t from, std::in
 template <typename Rule>
 void replay_row(const Rule& rule, const StepTable& table, std::int64_t from, std::int64_t to,
                 const RowState& rows, Index row, Index first, Index count) {
+  if (from >= to || (Rule::rests_without_gradient && !is_regularised(table))) return;
   for (Index j = first; j < first + count; j += kReplayRun)
     replay(rule, table, from, to, std::min(kReplayRun, first + count - j), rows.w.row(row) + j,
            slots_at<Rule>(rows.slot, row, j));
@@ -84,9 +88,9 @@ void replay_row(const Rule& rule, const StepTable& table, std::int64_t from, std
 /// Fetches a run of a row and its state.
 [[gnu::always_inline]] inline void fetch(const RowState& rows, int slots, Index row, Index first,
                                          Index count) {
-  row_sum::prefetch(rows.w.row(row) + first, count);
+  row_sum::prefetch_to_write(rows.w.row(row) + first, count);
   for (std::size_t s = 0; s < std::size_t(slots); ++s)
-    row_sum::prefetch(rows.slot[s].row(row) + first, count);
+    row_sum::prefetch_to_write(rows.slot[s].row(row) + first, count);
 }
 
 /// One batch's step for a run of its units.
@@ -101,6 +105,7 @@ struct TouchedRows {
   const RowState& rows;
 
   void update(Index begin, Index end) const {
+    const UpdateStep now = table.at(step);
     for (Index t = begin; t < end; ++t) {
       const Index row = Index(xt.unit.data()[t]);
       const Index next =
@@ -117,7 +122,7 @@ struct TouchedRows {
         float g[kRowRun];
         unit_gradient(xt, t, delta, scale, first, count, g);
         replay_row(rule, table, done, step, rows, row, first, count);
-        step_run(rule, table.at(step), count, rows.w.row(row) + first, g,
+        step_run(rule, now, count, rows.w.row(row) + first, g,
                  slots_at<Rule>(rows.slot, row, first));
       }
     }

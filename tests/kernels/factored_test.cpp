@@ -153,6 +153,30 @@ class FactoredSamples : public Factored {
                          out.sums(s));
   }
 
+  // Those of two ranks, on other lanes, have the bits of all.
+  void expect_pairs_of_parts(const Sample& s, const Read& read, MatrixView<const FixedSum> whole) {
+    Executor executor(below(2) == 0 ? 1 : 7);
+    const auto kernels = samples::make_factored(executor);
+    const Index blocks = (s.units + s.block_width - 1) / s.block_width;
+    const Index cut = std::min(s.units, below(blocks + 1) * s.block_width);
+    std::vector<FixedSum> sums(std::size_t(whole.size()));
+    std::size_t first = 0;
+    for (const Range units : {Range{0, cut}, Range{cut, s.units}}) {
+      TargetLists lists;
+      kernels->list(s.targets.view(), units, lists);
+      std::vector<FixedSum> part(sums.size());
+      const MatrixView<FixedSum> rr{part.data(), s.examples, s.examples, s.examples};
+      ASSERT_TRUE(
+          kernels->sum_pairs(lists, {read.r.data() + first, lists.entries}, s.block_width, rr));
+      first += std::size_t(lists.entries);
+      for (std::size_t i = 0; i < sums.size(); ++i) sums[i].add(part[i]);
+    }
+    for (std::size_t i = 0; i < sums.size(); ++i) {
+      const double expected = whole.data[i].value(), found = sums[i].value();
+      ASSERT_TRUE(found == expected || (std::isnan(found) && std::isnan(expected)));
+    }
+  }
+
   // The sums of r v are those of V as it is.
   static void expect_sums(Sample& s, const Read& read, const std::vector<double>& r) {
     for (Index e = 0; e < s.examples; ++e)
@@ -236,6 +260,45 @@ TEST_F(FactoredCosts, EntriesAndTheirSumsAreThoseOfTheFormulas) {
     kernels_->sum_rows(read.lists, s.v.view(), read.entries(), s.block_width, read.sums(s));
     expect_sums(s, read, dense);
     expect_costs(s, read);
+  }
+}
+
+// Of numbers that FixedSum takes one by one, and of one that is infinite, too.
+TEST_F(FactoredSamples, PairsOfEntriesAreSummedOnAnyLanesAndRanks) {
+  for (int round = 0; round < 40; ++round) {
+    Sample s = draw();
+    Read read;
+    FactoredSamples::read(*kernels_, s, {0, s.units}, read);
+    for (double& r : read.r)
+      r = double(uniform(0.5f, 1.0f)) * (below(2) == 0 ? -1.0 : 1.0) *
+          std::pow(10.0, double(below(9)) - 4.0);
+    const bool is_finite = read.r.empty() || below(4) > 0;
+    if (!is_finite) read.r[std::size_t(below(Index(read.r.size())))] = HUGE_VAL;
+    std::vector<FixedSum> found(std::size_t(s.examples * s.examples));
+    const MatrixView<FixedSum> rr{found.data(), s.examples, s.examples, s.examples};
+    if (!kernels_->sum_pairs(read.lists, read.entries(), s.block_width, rr))
+      return;  // reads rows instead
+    std::vector<double> dense(std::size_t(s.examples * s.units), 0.0);
+    for (Index i = 0; i < read.lists.touched; ++i)
+      for (Index k = read.lists.begin.data()[i]; k < read.lists.begin.data()[i + 1]; ++k)
+        dense[std::size_t(read.lists.example.data()[k] * s.units + read.lists.unit.data()[i])] =
+            read.r[std::size_t(k)];
+    const auto r = [&](Index e, Index i) { return dense[std::size_t(e * s.units + i)]; };
+    for (Index e = 0; e < s.examples; ++e)
+      for (Index f = 0; f < s.examples; ++f) {
+        double sum = 0.0, size = 0.0;
+        for (Index i = 0; i < s.units && f <= e; ++i) {
+          if (r(e, i) == 0.0 || r(f, i) == 0.0) continue;
+          sum += (f == e ? 0.5 : 1.0) * r(e, i) * r(f, i);
+          size += std::abs(r(e, i) * r(f, i));
+        }
+        const double value = rr(e, f).value();
+        if (std::isfinite(sum))
+          ASSERT_NEAR(value, sum, kSum * size + kDouble);
+        else
+          ASSERT_TRUE(std::isnan(value));
+      }
+    expect_pairs_of_parts(s, read, rr);
   }
 }
 

@@ -251,6 +251,10 @@ double bytes_of_entry_sums(const StepFacts& facts, int layer) {
   return double(facts.batch()) * width * double(sizeof(FixedSum));
 }
 
+double bytes_of_pair_sums(const StepFacts& facts) {
+  return double(facts.batch()) * double(facts.batch()) * double(sizeof(FixedSum));
+}
+
 }  // namespace
 
 void FactoredEntries::traffic(const StepFacts& facts, TrafficList& list) const {
@@ -258,7 +262,8 @@ void FactoredEntries::traffic(const StepFacts& facts, TrafficList& list) const {
 }
 
 void FactoredUpdate::traffic(const StepFacts& facts, TrafficList& list) const {
-  list.all_reduce(kSums, bytes_of_entry_sums(facts, layer));
+  const bool by_pairs = !facts.on_gpu() && !facts.is_wide_batch(layer);
+  list.all_reduce(kSums, by_pairs ? bytes_of_pair_sums(facts) : bytes_of_entry_sums(facts, layer));
 }
 
 void add_up_costs(State& state, int layer, bool all_units) {

@@ -6,7 +6,8 @@
 //   D = z H W' + R,   W becomes W - a D' K
 //   U becomes U (1 - E), E = a z H' K;   V becomes V - R' S, S = a K U^-1 of the new U
 //   D V = z (H U') V' V + R V, and D W is that times U
-//   V' V changes by - (T' S + S' T) / 2, where T = R V of the old V and of the new one
+//   V' V changes by - (T' S + S' T) / 2, where T = R V of the old V and of the new one, which is
+//   2 R V - R R' S of the old one; with L + L' = R R', T may be 2 (R V - L S) as well
 //
 // With Newton the batch is part of its own curvature: Q^-1 = C + l + g a H' H, where g is at least
 // DeltaBoost's larger factor. Q^-1 (1 - E) then is C + l + (g - z) a H' H, and no step is too long
@@ -222,14 +223,24 @@ void change_rows(State& state, int layer, const Batch& b) {
   FactoredRoom& room = b.room;
   const FactorView<float> v = factors(state, layer, state.facts.mine(layer));
   const Index block_width = state.facts.partition(layer).block_width();
-  b.kernels.update_rows(room.targets(), room.entry_r.view(), b.step, b.unit_step, v);
-  b.kernels.sum_rows(room.targets(), v, room.entry_r.view(), block_width, b.entry_sums);
-  reduce_sums(state, b.entry_sums);
+  const VectorView<const double> r = room.entry_r.view();
+  b.kernels.update_rows(room.targets(), r, b.step, b.unit_step, v);
+  const MatrixView<FixedSum> pairs{b.entry_sums.data, b.h.rows, b.h.rows, b.h.rows};
+  const bool by_pairs = !state.facts.is_wide_batch(layer) &&
+                        b.kernels.sum_pairs(room.targets(), r, block_width, pairs);
+  if (!by_pairs) b.kernels.sum_rows(room.targets(), v, r, block_width, b.entry_sums);
+  reduce_sums(state, by_pairs ? pairs : b.entry_sums);
   state.stage(kUpdate);
-  b.kernels.add_sums(b.entry_sums, kAdd, b.entry_delta);
+  if (by_pairs) {
+    const MatrixView<double> half = b.square(room.coupling);
+    b.kernels.add_sums(pairs, kOverwrite, half);
+    b.kernels.multiply(-b.step, half, As::it_is, b.unit_step, As::it_is, kAdd, b.entry_delta);
+  } else {
+    b.kernels.add_sums(b.entry_sums, kAdd, b.entry_delta);
+  }
   b.kernels.multiply(1.0, b.entry_delta, As::transposed, b.unit_step, As::it_is, kOverwrite,
                      room.change.view());
-  b.kernels.add_symmetric(-0.5 * b.step, room.change.view(), room.gram.view());
+  b.kernels.add_symmetric((by_pairs ? -1.0 : -0.5) * b.step, room.change.view(), room.gram.view());
 }
 
 // U goes into V at fixed steps, and where U has nearly lost a direction: long steps take half of it
@@ -294,7 +305,8 @@ void FactoredUpdate::work(const StepFacts& facts, WorkList& list) const {
   const double entries = batch * facts.entries(layer) / double(facts.ranks());
   const bool newton = facts.layer(layer).factored.rule == FactoredRule::newton;
   const double square = width * width;
-  double flops = 6.0 * batch * square;
+  const bool by_pairs = !facts.on_gpu() && !facts.is_wide_batch(layer);
+  double flops = 6.0 * batch * square + (by_pairs ? 2.0 * batch * batch * width : 0.0);
   if (facts.is_wide_batch(layer))
     flops += 4.0 * batch * square + (newton ? 8.7 : 6.4) * width * square;
   else
@@ -307,11 +319,12 @@ void FactoredUpdate::work(const StepFacts& facts, WorkList& list) const {
             .bytes = 12.0 * batch * width * double(sizeof(double)),
             .calls = facts.on_gpu() ? 30.0 : 12.0,
             .edge = edge});
+  const double passes = by_pairs ? 1.0 : 2.0;
   list.add({.kind = Work::Kind::rows,
             .stage = kUpdate,
-            .flops = 4.0 * entries * width,
-            .bytes = 2.0 * entries * width * kFloat,
-            .gathered = 2.0 * entries * width * kFloat,
+            .flops = passes * 2.0 * entries * width,
+            .bytes = passes * entries * width * kFloat,
+            .gathered = passes * entries * width * kFloat,
             .calls = 2.0,
             .edge = edge});
   const double every = double(facts.fold_every(layer));
