@@ -26,8 +26,8 @@ Index gradient_units(const BlockRule& rule, Index block, Index units, Index sour
 
 DeviceTraits traits_of(const Compute& compute) {
   const Kernels& kernels = compute.kernels;
-  return {kernels.block_rule,          compute.memory.is_host(), kernels.casts_operands,
-          kernels.transposes_operands, kernels.fused != nullptr, kernels.computes_in_bf16};
+  return {kernels.block_rule, compute.memory.is_host(), kernels.precision, kernels.fused != nullptr,
+          kernels.computes_in_bf16};
 }
 
 Weights::Weights(const WeightShape& shape, int slots, bool trainable, const DeviceTraits& device)
@@ -47,7 +47,7 @@ Weights::Weights(const WeightShape& shape, int slots, bool trainable, const Devi
                              shape.by_example ? Layout::by_unit : layout};
   if (trainable && !rows_are_mine)
     steps_done_ = {"steps of the rows", Purpose::state, shape.sources, 1, Layout::whole};
-  if (rows_are_mine && device.casts_operands && !shape.by_example)
+  if (rows_are_mine && device.precision.casts_operands() && !shape.by_example)
     bf16_ = {"weights, bf16", Purpose::state, round_up_to_eight(rows), cols, layout};
 }
 

@@ -35,11 +35,10 @@ struct Compute {
 /// What a device decides of a network's arrays and of who computes what.
 struct DeviceTraits {
   BlockRule block_rule;
-  bool is_host = true;               ///< computes in main memory
-  bool casts_operands = false;       ///< Kernels::casts_operands
-  bool transposes_operands = false;  ///< Kernels::transposes_operands
-  bool fuses = false;                ///< has Kernels::fused
-  bool computes_in_bf16 = false;     ///< Kernels::computes_in_bf16
+  bool is_host = true;            ///< computes in main memory
+  Precision precision = {};       ///< Kernels::precision
+  bool fuses = false;             ///< has Kernels::fused
+  bool computes_in_bf16 = false;  ///< Kernels::computes_in_bf16
 };
 DeviceTraits traits_of(const Compute& compute);
 

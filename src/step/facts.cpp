@@ -226,7 +226,7 @@ bool StepFacts::multiplies_windows(int edge) const {
          window_pieces::can_read(window(edge), channels(layer));
 }
 bool StepFacts::reads_windows(int edge) const {
-  return device().casts_operands && multiplies_windows(edge);
+  return device().precision.casts_operands() && multiplies_windows(edge);
 }
 
 bool StepFacts::gives_bf16_rows(int layer) const {
@@ -406,7 +406,7 @@ bool StepFacts::decide_fusing(int layer) const {
       !has_weights(edges[0]))
     return false;
   const bool from_targets = CostKernels::coupling_from_targets(softmax_cost(graph_.network));
-  return (device.casts_operands || device.transposes_operands) && begins_with_bias(edges[0]) &&
+  return device.precision.rounds() && begins_with_bias(edges[0]) &&
          this->layer(layer).delta_norm == 0.0f &&
          (!is_softmax(layer) || (sparse_input(layer) && from_targets));
 }

@@ -223,9 +223,7 @@ class StepFacts {
   bool has_bf16_shape(int layer) const;
   bool takes_bf16_delta(int layer) const;
   /// Whether the device multiplies windows where they stand, and those of this edge.
-  bool has_window_products() const {
-    return device().casts_operands || device().transposes_operands;
-  }
+  bool has_window_products() const { return device().precision.rounds(); }
   bool multiplies_windows(int edge) const;
   bool gives_bf16_delta_by(int edge) const;
   bool stored_by_destination(int owner_edge) const;

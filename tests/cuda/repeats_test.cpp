@@ -2,15 +2,17 @@
 // Every kernel of every family, 1000 times on the same input: one hash.
 #include "tests/cuda/repeats.h"
 
+#include "kernels/precisions.h"
+
 namespace norn::test {
 namespace {
 
-constexpr Precision kPrecisions[] = {Precision::fp32, Precision::tf32, Precision::bf16};
 const Philox kRandom{0x1234567u, 0x89ABCDEFu};
 
 TEST_F(RepeatsTest, Dense) {
-  for (Precision precision : kPrecisions) {
-    SCOPED_TRACE(name_of(precision));
+  for (const NamedPrecision& named : kPrecisions) {
+    const Precision precision = named.precision;
+    SCOPED_TRACE(named.name);
     const auto dense = [&]() -> DenseKernels& { return *use(precision).dense; };
     {
       DenseKernels& kernels = dense();

@@ -305,7 +305,7 @@ TEST(StepPlan, OfAHundredMillionOutputsOnACpuCluster) {
   const MachineDescription cluster = machine("cpu_cluster.json");
   const Planned planned = plan_of(shop(100'000'000, 128, "Adam"), cluster, Precision::bf16, 64);
   EXPECT_FALSE(planned.settings.on_gpu());
-  EXPECT_FALSE(planned.settings.device.casts_operands);  // a CPU computes in fp32
+  EXPECT_EQ(planned.settings.device.precision, Precision::fp32);  // a CPU computes in fp32
   EXPECT_EQ(planned.settings.lanes, 64);
   const StepPlan plan = plan_step(planned.graph, planned.settings, cluster, 64);
   EXPECT_GT(plan.seconds(), 0.1);

@@ -288,9 +288,8 @@ TEST(TensorUses, LiveFromAWriteToARead) {
         StepSettings settings = settings_of(recipe, graph, 0, ranks, 1);
         settings.device.is_host = device == 0;
         settings.device.fuses = settings.exchanges = device > 0;
-        settings.device.casts_operands = device == 1 || device == 3;
+        if (device > 0) settings.device.precision = device == 2 ? Precision::tf32 : Precision::bf16;
         settings.device.computes_in_bf16 = device == 3;
-        settings.device.transposes_operands = device == 2;
         const StepFacts facts(graph, settings);
         StepTensors tensors(facts);
         const Program program = compile_training(facts);
