@@ -287,7 +287,7 @@ bool UnitLayer::convolve_to_outputs(const Compute& compute, const Window& window
   DropoutMask dropout;
   if (pass == Pass::training && descriptor().dropout > 0.0f) dropout = dropout_mask(position);
   return compute.kernels.convolution->forward_to_outputs(
-      window, x, connections[0].weights().values(), bias.value.view(),
+      window, x, connections[0].weights().floats(), bias.value.view(),
       pointwise_activation(descriptor()), dropout, rows(examples));
 }
 

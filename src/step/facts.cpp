@@ -132,6 +132,20 @@ WeightShape StepFacts::weight_shape(int owner_edge) const {
   return shape;
 }
 
+// Rows of factored layers and of sparse sources are floats, and filters are cast where they are
+// used. CPUs have no products that read halves.
+WeightStorage StepFacts::weight_storage(int owner_edge) const {
+  using enum WeightStorage;
+  const int layer = edge(owner_edge).destination;
+  if (!device().precision.casts_operands() || !device().fuses || by_example(layer) ||
+      is_factored(layer) || is_sparse_source(owner_edge))
+    return floats;
+  for (int e = 0; e < edges(); ++e)
+    if (owner(e) == owner_edge && is_sparse_source(e))
+      return stored_by_destination(owner_edge) ? floats_and_bf16 : floats;
+  return halves;
+}
+
 bool StepFacts::begins_with_bias(int edge) const {
   return !is_sparse_source(edge) && !by_source(edge) &&
          stored_by_destination(owner(edge)) !=

@@ -144,6 +144,8 @@ class StepFacts {
   int unit_slots() const { return training() ? slots_of(unit_rule()) : 0; }
   /// Whether an edge's weights are rows of destination units as it uses them, so that a product
   /// begins with the bias.
+  /// Of an edge that owns its matrix.
+  WeightStorage weight_storage(int owner_edge) const;
   bool begins_with_bias(int edge) const;
   WeightShape weight_shape(int owner_edge) const;
 

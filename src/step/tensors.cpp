@@ -93,11 +93,10 @@ void StepTensors::add_layer(const StepFacts& facts, int layer) {
 void StepTensors::add_edge(const StepFacts& facts, int edge) {
   if (!facts.edge_takes_part(edge) || !facts.has_weights(edge)) return;
   const int owner = facts.owner(edge);
-  DeviceTraits device = facts.device();  // products with rows of a factored layer read float32
-  if (facts.is_factored(facts.edge(edge).destination)) device.precision = Precision::fp32;
   const auto make = [&] {
     return std::make_unique<Weights>(facts.weight_shape(owner), facts.slots(owner),
-                                     facts.training(), device);
+                                     facts.training(), facts.device().block_rule,
+                                     facts.weight_storage(owner));
   };
   if (owner == edge) {
     weights[edge] = make();
@@ -105,16 +104,17 @@ void StepTensors::add_edge(const StepFacts& facts, int edge) {
   }
   if (!facts.training() || !facts.is_shared(edge)) return;
   const WeightShape shape = facts.weight_shape(owner);
-  const Tensor values = make()->tensor();
+  const std::unique_ptr<Weights> values = make();
   const char* use = "gradient of shared weights";
   if (shape.by_example && owner != edge) return;
   shared[edge] = std::make_unique<SharedGradient>();
   if (shape.by_example) {
-    shared[edge]->sum = {use, kWorking, shape.owned.count(), values.cols, Layout::by_unit};
+    shared[edge]->sum = {use, kWorking, shape.owned.count(), values->cols(), Layout::by_unit};
     return;
   }
-  shared[edge]->part = {use, kWorking, values.rows, values.cols, Layout::whole};
-  if (owner == edge) shared[edge]->sum = {use, kWorking, values.rows, values.cols, Layout::whole};
+  shared[edge]->part = {use, kWorking, values->rows(), values->cols(), Layout::whole};
+  if (owner == edge)
+    shared[edge]->sum = {use, kWorking, values->rows(), values->cols(), Layout::whole};
 }
 
 namespace {

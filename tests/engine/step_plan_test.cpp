@@ -9,6 +9,8 @@
 #include "tests/support/recipes.h"
 
 #include <filesystem>
+#include <map>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -299,6 +301,25 @@ TEST(StepPlan, SaysWhereMoreRanksStopPaying) {
   const int large = pay(shop(10'000'000, 256, "Adam"), Precision::bf16);
   EXPECT_LE(small, 8);
   EXPECT_GE(large, 16);
+}
+
+// The sparse table stays as floats. Upper halves have rows of zeros up to a multiple of eight.
+TEST(StepPlan, HoldsDenseWeightsInHalvesInBf16Alone) {
+  const MachineDescription h200 = machine("h200.json");
+  const Index table = 27'278 * 1536, hidden = 1536 * 1536;
+  for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
+    const Planned planned = plan_of(ml20m("Adam"), h200, precision, 1);
+    std::map<std::string, Index> elements;  // of weights, by their type
+    for (const TensorPlan& plan : plan_tensors(planned.graph, planned.settings))
+      if (std::string_view(plan.tensor.use).starts_with("weights"))
+        elements[plan.tensor.element] += plan.count * plan.tensor.rows * plan.tensor.cols;
+    std::map<std::string, Index> expected{{"float32", 2 * table + 2 * hidden}};
+    if (precision == Precision::bf16)
+      expected = {{"float32", table},
+                  {"bfloat16", table + 2 * hidden + 2 * 1536},
+                  {"int16", table + 2 * hidden}};
+    EXPECT_EQ(elements, expected) << name_of(precision);
+  }
 }
 
 TEST(StepPlan, OfAHundredMillionOutputsOnACpuCluster) {

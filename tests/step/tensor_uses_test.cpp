@@ -76,7 +76,7 @@ class RankAtWork {
       : facts_(facts), state_(facts, context), data_(recipe) {
     for (int edge = 0; edge < facts.edges(); ++edge) {
       if (!state_.weights[edge]) continue;
-      const MatrixView<float> values = state_.weights[edge]->values();
+      const MatrixView<float> values = state_.weights[edge]->floats();
       std::mt19937 random(unsigned(17 + edge));
       for (Index i = 0; i < values.size(); ++i)
         values.data[i] = std::uniform_real_distribution<float>(-0.1f, 0.1f)(random);
