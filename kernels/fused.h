@@ -61,12 +61,12 @@ class FusedKernels {
   /// Costs and biases' gradients of the blocks since the last call.
   virtual void add_totals() = 0;
   /// One step of the rule for w with the gradient scale * delta^T * x, which is not stored.
-  ///   delta [B x W],  x [B x N],  w, slot, bf16 as for UpdateKernels::update
+  ///   delta [B x W],  x [B x N],  w, slot as for UpdateKernels::update
   /// `block` as for DenseKernels: the bits of a block are the same whatever other blocks are in the
   /// call. Returns false, and does nothing, for what it does not support, whatever the blocks.
   virtual bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta,
-                      DenseOperand x, float scale, MatrixView<float> w, SlotViews slot,
-                      MatrixView<Bfloat16> bf16, Index block = 0) = 0;
+                      DenseOperand x, float scale, WeightView w, SlotViews slot,
+                      Index block = 0) = 0;
 };
 
 }  // namespace norn

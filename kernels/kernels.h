@@ -16,6 +16,7 @@
 #include "kernels/select.h"
 #include "kernels/sparse.h"
 #include "kernels/update.h"
+#include "norn/kernels/precision.h"
 #include "src/tensor/block_partition.h"
 #include "src/tensor/buffer.h"
 #include "src/tensor/executor.h"
@@ -52,10 +53,9 @@ struct Kernels {
   std::unique_ptr<SparseKernels> prefetch_sparse;
   std::unique_ptr<FactoredKernels> prefetch_factored;
   Memory* prefetch_memory = nullptr;
-  bool casts_operands = false;       ///< whether dense products read bfloat16
-  bool computes_in_bf16 = false;     ///< whether convolutions and poolings do in bfloat16 alone
-  bool transposes_operands = false;  ///< whether gradients read DenseOperand::transposed
-  BlockRule block_rule;              ///< how wide this device kind wants its blocks
+  Precision precision = {};       ///< of dense products
+  bool computes_in_bf16 = false;  ///< whether convolutions and poolings do in bfloat16 alone
+  BlockRule block_rule;           ///< how wide this device kind wants its blocks
 };
 
 /// The CPU's kernels: BLAS for dense products, loops that vectorise for the rest. The executor must

@@ -3,8 +3,8 @@
 
 #include "kernels/initializer.h"
 #include "kernels/update_rule.h"
+#include "kernels/weight_view.h"
 #include "norn/tensor/views.h"
-#include "src/base/bfloat16.h"
 
 #include <array>
 #include <span>
@@ -39,10 +39,10 @@ class UpdateKernels {
  public:
   virtual ~UpdateKernels() = default;
 
-  /// One step of the rule for every element.   w, g, slot: the same shape; bf16: that shape,
-  /// and also becomes the new weights as a bf16 copy; or empty
-  void update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-              MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> bf16 = {});
+  /// One step of the rule for every element, of halves as if they were floats.
+  ///   w, g, slot: the same shape
+  void update(const UpdateRule& rule, const UpdateStep& step, WeightView w,
+              MatrixView<const float> g, SlotViews slot);
   /// The same step for several vectors in one go.
   void update_vectors(const UpdateRule& rule, const UpdateStep& step,
                       std::span<const VectorUpdate> vectors);
@@ -50,6 +50,9 @@ class UpdateKernels {
   /// random.block(i * destinations + j, 0).
   void initialise(const Initializer& initializer, Philox random, const WeightPlace& place,
                   MatrixView<float> w);
+  /// floats = the weights of halves; the halves of w = those of floats.   both the same shape
+  void join(WeightView w, MatrixView<float> floats);
+  void split(MatrixView<const float> floats, WeightView w);
   /// Rows (or columns) whose L2 norm exceeds limit are scaled down to it. Norms in float64.
   void clip_row_norms(float limit, MatrixView<float> w);
   void clip_column_norms(float limit, MatrixView<float> w);
@@ -62,15 +65,17 @@ class UpdateKernels {
   void scale_columns(float limit, VectorView<const double> squares, MatrixView<float> w);
   /// *squares = sum of w^2, *magnitudes = sum of |w|, in float64 in an order that the shape fixes;
   /// both stand in the device's memory.
-  void norms(MatrixView<const float> w, double* squares, double* magnitudes);
+  void norms(WeightView w, double* squares, double* magnitudes);
 
  private:
-  virtual void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                         MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> bf16) = 0;
+  virtual void do_update(const UpdateRule& rule, const UpdateStep& step, WeightView w,
+                         MatrixView<const float> g, SlotViews slot) = 0;
   virtual void do_update_vectors(const UpdateRule& rule, const UpdateStep& step,
                                  std::span<const VectorUpdate> vectors) = 0;
   virtual void do_initialise(const Initializer& initializer, Philox random,
                              const WeightPlace& place, MatrixView<float> w) = 0;
+  virtual void do_join(WeightView w, MatrixView<float> floats) = 0;
+  virtual void do_split(MatrixView<const float> floats, WeightView w) = 0;
   virtual void do_clip_row_norms(float limit, MatrixView<float> w) = 0;
   virtual void do_clip_column_norms(float limit, MatrixView<float> w) = 0;
   virtual void do_add_row_squares(MatrixView<const float> w, VectorView<double> squares) = 0;
@@ -79,7 +84,7 @@ class UpdateKernels {
                              MatrixView<float> w) = 0;
   virtual void do_scale_columns(float limit, VectorView<const double> squares,
                                 MatrixView<float> w) = 0;
-  virtual void do_norms(MatrixView<const float> w, double* squares, double* magnitudes) = 0;
+  virtual void do_norms(WeightView w, double* squares, double* magnitudes) = 0;
 };
 
 }  // namespace norn

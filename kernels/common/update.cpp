@@ -7,19 +7,28 @@
 
 namespace norn {
 
-void UpdateKernels::update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                           MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> bf16) {
-  bool fits = g.rows == w.rows && g.cols == w.cols && has_valid_stride(w) && has_valid_stride(g);
+namespace {
+
+// Whether the rows of floats or halves do not overlap, and halves have one shape.
+bool is_valid(const WeightView& w) {
+  return has_valid_stride(w.floats) && has_valid_stride(w.high) && has_valid_stride(w.low) &&
+         (!w.is_split() ||
+          (w.low.data != nullptr && w.low.rows == w.rows() && w.low.cols == w.cols()));
+}
+
+}  // namespace
+
+void UpdateKernels::update(const UpdateRule& rule, const UpdateStep& step, WeightView w,
+                           MatrixView<const float> g, SlotViews slot) {
+  bool fits = g.rows == w.rows() && g.cols == w.cols() && is_valid(w) && has_valid_stride(g);
   for (int i = 0; i < slots_of(rule); ++i) {
     const MatrixView<float>& s = slot[std::size_t(i)];
-    fits = fits && s.rows == w.rows && s.cols == w.cols && has_valid_stride(s);
+    fits = fits && s.rows == w.rows() && s.cols == w.cols() && has_valid_stride(s);
   }
-  require_fit(fits, "update", "w, g and as many slots as the rule has in one shape", w, g, slot);
-  require_fit(bf16.data == nullptr ||
-                  (bf16.rows == w.rows && bf16.cols == w.cols && has_valid_stride(bf16)),
-              "update", "rounded weights none or in the shape of w", w, bf16);
+  require_fit(fits, "update", "w, g and as many slots as the rule has in one shape", w.floats,
+              w.low, g, slot);
   if (w.empty()) return;
-  do_update(rule, step, w, g, slot, bf16);
+  do_update(rule, step, w, g, slot);
 }
 
 void UpdateKernels::update_vectors(const UpdateRule& rule, const UpdateStep& step,
@@ -46,6 +55,20 @@ void UpdateKernels::initialise(const Initializer& initializer, Philox random,
   require_fit(has_valid_stride(w), "initialise", "rows that do not overlap", w);
   if (w.empty()) return;
   do_initialise(initializer, random, place, w);
+}
+
+void UpdateKernels::join(WeightView w, MatrixView<float> floats) {
+  require_fit((w.is_split() || w.empty()) && is_valid(w) && floats.rows == w.rows() &&
+                  floats.cols == w.cols() && has_valid_stride(floats),
+              "join", "halves and floats of one shape", w.high, w.low, floats);
+  if (!w.empty()) do_join(w, floats);
+}
+
+void UpdateKernels::split(MatrixView<const float> floats, WeightView w) {
+  require_fit((w.is_split() || w.empty()) && is_valid(w) && floats.rows == w.rows() &&
+                  floats.cols == w.cols() && has_valid_stride(floats),
+              "split", "floats and halves of one shape", floats, w.high, w.low);
+  if (!w.empty()) do_split(floats, w);
 }
 
 void UpdateKernels::clip_row_norms(float limit, MatrixView<float> w) {
@@ -85,10 +108,10 @@ void UpdateKernels::scale_columns(float limit, VectorView<const double> squares,
   if (!w.empty()) do_scale_columns(limit, squares, w);
 }
 
-void UpdateKernels::norms(MatrixView<const float> w, double* squares, double* magnitudes) {
+void UpdateKernels::norms(WeightView w, double* squares, double* magnitudes) {
   require(squares != nullptr && magnitudes != nullptr,
           "norms: squares and magnitudes must be given");
-  require_fit(has_valid_stride(w), "norms", "rows that do not overlap", w);
+  require_fit(is_valid(w), "norms", "rows that do not overlap", w.floats, w.low);
   do_norms(w, squares, magnitudes);
 }
 

@@ -55,20 +55,44 @@ class CpuUpdate final : public UpdateKernels {
   explicit CpuUpdate(Executor& executor) : executor_(executor) {}
 
  private:
-  void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> bf16) override {
+  void do_update(const UpdateRule& rule, const UpdateStep& step, WeightView w,
+                 MatrixView<const float> g, SlotViews slot) override {
     std::visit(
         [&](const auto& r) {
           using Rule = std::remove_cvref_t<decltype(r)>;
-          for_each_run(executor_, w.rows, w.cols, [&](Index row, Index first, Index count) {
-            step_run(r, step, count, w.row(row) + first, g.row(row) + first,
-                     slots_at<Rule>(slot, row, first));
-            if (bf16.data != nullptr)
-              for (Index c = first; c < first + count; ++c)
-                bf16(row, c) = Bfloat16::rounded(w(row, c));
+          for_each_run(executor_, w.rows(), w.cols(), [&](Index row, Index first, Index count) {
+            float joined[kTaskElements];
+            float* run = w.is_split() ? joined : w.floats.row(row) + first;
+            if (w.is_split()) join_run(w, row, first, count, run);
+            step_run(r, step, count, run, g.row(row) + first, slots_at<Rule>(slot, row, first));
+            if (w.is_split()) split_run(run, w, row, first, count);
           });
         },
         rule);
+  }
+
+  /// Weights [first, first + count) of a row.
+  static void join_run(const WeightView& w, Index row, Index first, Index count, float* floats) {
+    for (Index c = 0; c < count; ++c)
+      floats[c] = FloatHalves{w.high(row, first + c), w.low(row, first + c)}.joined();
+  }
+  static void split_run(const float* floats, const WeightView& w, Index row, Index first,
+                        Index count) {
+    for (Index c = 0; c < count; ++c) {
+      const FloatHalves halves = FloatHalves::of(floats[c]);
+      w.high(row, first + c) = halves.high;
+      w.low(row, first + c) = halves.low;
+    }
+  }
+  void do_join(WeightView w, MatrixView<float> floats) override {
+    for_each_run(executor_, w.rows(), w.cols(), [&](Index row, Index first, Index count) {
+      join_run(w, row, first, count, floats.row(row) + first);
+    });
+  }
+  void do_split(MatrixView<const float> floats, WeightView w) override {
+    for_each_run(executor_, w.rows(), w.cols(), [&](Index row, Index first, Index count) {
+      split_run(floats.row(row) + first, w, row, first, count);
+    });
   }
 
   void do_update_vectors(const UpdateRule& rule, const UpdateStep& step,
@@ -78,7 +102,8 @@ class CpuUpdate final : public UpdateKernels {
       if (n == 0) continue;
       SlotViews slots;
       for (std::size_t s = 0; s < slots.size(); ++s) slots[s] = {vector.slot[s].data, 1, n, n};
-      do_update(rule, step, {vector.w.data, 1, n, n}, {vector.g.data, 1, n, n}, slots, {});
+      const MatrixView<float> w{vector.w.data, 1, n, n};
+      do_update(rule, step, w, {vector.g.data, 1, n, n}, slots);
     }
   }
 
@@ -187,18 +212,21 @@ class CpuUpdate final : public UpdateKernels {
     });
   }
 
-  void do_norms(MatrixView<const float> w, double* squares, double* magnitudes) override {
+  void do_norms(WeightView w, double* squares, double* magnitudes) override {
     *squares = *magnitudes = 0.0;
     if (w.empty()) return;
-    const Index run = std::max<Index>(1, kTaskElements / w.cols);
-    const Index runs = (w.rows + run - 1) / run;
+    const Index run = std::max<Index>(1, kTaskElements / w.cols());
+    const Index runs = (w.rows() + run - 1) / run;
     std::vector<double> square_sum(static_cast<std::size_t>(runs));
     std::vector<double> magnitude_sum(static_cast<std::size_t>(runs));
-    executor_.for_ranges(w.rows, run, [&](Index begin, Index end, int) {
+    executor_.for_ranges(w.rows(), run, [&](Index begin, Index end, int) {
       double square_lane[kSumLanes] = {}, magnitude_lane[kSumLanes] = {};
+      std::vector<float> joined(std::size_t(w.is_split() ? w.cols() : 0));
       for (Index r = begin; r < end; ++r) {
-        add_terms(w.row(r), w.cols, square_lane, kSquare);
-        add_terms(w.row(r), w.cols, magnitude_lane, kMagnitude);
+        if (w.is_split()) join_run(w, r, 0, w.cols(), joined.data());
+        const float* row = w.is_split() ? joined.data() : w.floats.row(r);
+        add_terms(row, w.cols(), square_lane, kSquare);
+        add_terms(row, w.cols(), magnitude_lane, kMagnitude);
       }
       square_sum[std::size_t(begin / run)] = total_of(square_lane);
       magnitude_sum[std::size_t(begin / run)] = total_of(magnitude_lane);

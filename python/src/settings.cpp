@@ -163,12 +163,9 @@ DeviceChoice device_of(const std::string& device, int threads, const std::string
     throw UsageError(fmt::format("`threads` {} is out of range: it must be at least 0", threads));
   choice.threads = threads;
   const auto named = precision_named(precision);
-  if (!named) {
-    std::vector<std::string> names;
-    for (const Precision one : kPrecisions) names.emplace_back(name_of(one));
+  if (!named)
     throw UsageError(fmt::format("`precision` {}: there is no such choice; choose of: {}",
-                                 precision, join(names)));
-  }
+                                 precision, join(precision_names())));
   choice.gpu_options.precision = *named;
   return choice;
 }

@@ -14,7 +14,7 @@ namespace norn::python {
 /// data, files and device. norn/_settings.py has made their values what they must be.
 run::TrainOptions train_options_of(const nanobind::dict& settings);
 
-/// "auto", "cpu", "cuda", "cuda:1"; "fp32", "tf32", "bf16".
+/// "auto", "cpu", "cuda", "cuda:1"; one of precision_names().
 DeviceChoice device_of(const std::string& device, int threads, const std::string& precision);
 
 }  // namespace norn::python

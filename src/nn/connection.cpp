@@ -26,33 +26,37 @@ Index gradient_units(const BlockRule& rule, Index block, Index units, Index sour
 
 DeviceTraits traits_of(const Compute& compute) {
   const Kernels& kernels = compute.kernels;
-  return {kernels.block_rule,          compute.memory.is_host(), kernels.casts_operands,
-          kernels.transposes_operands, kernels.fused != nullptr, kernels.computes_in_bf16};
+  return {kernels.block_rule, compute.memory.is_host(), kernels.precision, kernels.fused != nullptr,
+          kernels.computes_in_bf16};
 }
 
-Weights::Weights(const WeightShape& shape, int slots, bool trainable, const DeviceTraits& device)
-    : shape_(shape), slots_(slots), block_rule_(device.block_rule) {
+Weights::Weights(const WeightShape& shape, int slots, bool trainable, const BlockRule& block_rule,
+                 WeightStorage storage)
+    : shape_(shape), slots_(slots), block_rule_(block_rule), storage_(storage) {
   if (shape_.replicated) shape_.mine = {0, shape_.destinations};
   const Index mine = shape_.mine.count();
   const bool rows_are_mine = shape.by_destination || shape.by_source;
-  const Index rows = rows_are_mine ? mine : shape.sources;
-  const Index cols = shape.by_source        ? shape.destinations
-                     : shape.by_destination ? shape.sources
-                                            : mine;
+  rows_ = rows_are_mine ? mine : shape.sources;
+  cols_ = shape.by_source ? shape.destinations : shape.by_destination ? shape.sources : mine;
   const Layout layout = shape.replicated ? Layout::whole : Layout::by_unit;
-  values_ = {"weights", Purpose::parameter, rows, cols, layout};
+  if (storage == WeightStorage::halves) {
+    bf16_ = {"weights, upper halves", Purpose::parameter, round_up_to_eight(rows_), cols_, layout};
+    low_ = {"weights, lower halves", Purpose::parameter, rows_, cols_, layout};
+  } else {
+    values_ = {"weights", Purpose::parameter, rows_, cols_, layout};
+  }
+  if (storage == WeightStorage::floats_and_bf16)
+    bf16_ = {"weights, bf16", Purpose::state, round_up_to_eight(rows_), cols_, layout};
   for (int s = 0; s < slots; ++s)
     slot_[std::size_t(s)] = {"optimizer state", Purpose::state,
-                             shape.by_example ? shape.owned.count() : rows, cols,
+                             shape.by_example ? shape.owned.count() : rows_, cols_,
                              shape.by_example ? Layout::by_unit : layout};
   if (trainable && !rows_are_mine)
     steps_done_ = {"steps of the rows", Purpose::state, shape.sources, 1, Layout::whole};
-  if (rows_are_mine && device.casts_operands && !shape.by_example)
-    bf16_ = {"weights, bf16", Purpose::state, round_up_to_eight(rows), cols, layout};
 }
 
-template <typename T>
-MatrixView<T> Weights::cut(MatrixView<T> whole, Range units, Index first_unit) const {
+template <typename View>
+View Weights::cut(const View& whole, Range units, Index first_unit) const {
   const Index first = units.begin - first_unit;
   return shape_.by_destination || shape_.by_source ? whole.row_range(first, units.count())
                                                    : whole.columns(first, units.count());
@@ -66,16 +70,30 @@ WeightShape Weights::shape_of(int number) const {
   return shape;
 }
 
-MatrixView<float> Weights::values_of(Range units) {
+WeightView Weights::values() {
+  if (storage_ == WeightStorage::halves) return {bf16(), low_.view()};
+  return values_.view();
+}
+
+WeightView Weights::values_of(Range units) {
+  return cut(values(), units, shape_.mine.begin);
+}
+
+MatrixView<float> Weights::floats_of(Range units) {
   return cut(values_.view(), units, shape_.mine.begin);
 }
 
-MatrixView<Bfloat16> Weights::bf16_of(Range units) {
-  return bf16_.empty() ? MatrixView<Bfloat16>{} : cut(bf16(), units, shape_.mine.begin);
+DenseOperand Weights::operand() {
+  DenseOperand w(values().floats);
+  if (storage_ == WeightStorage::floats) return w;
+  w.bf16 = bf16();
+  w.zero_rows = bf16_.rows() - rows_;
+  return w;
 }
 
 void Weights::cast_to_bf16(const Compute& compute) {
-  if (!bf16_.empty()) compute.kernels.pointwise->cast_to_bf16(values_.view(), bf16());
+  if (storage_ == WeightStorage::floats_and_bf16)
+    compute.kernels.pointwise->cast_to_bf16(values_.view(), bf16());
 }
 
 SlotViews Weights::slots_of(Range units) {
@@ -86,7 +104,7 @@ SlotViews Weights::slots_of(Range units) {
 }
 
 RowState Weights::row_state(Range destinations) {
-  return {values_of(destinations), slots_of(destinations), steps_done_.view()};
+  return {floats_of(destinations), slots_of(destinations), steps_done_.view()};
 }
 
 void Weights::set_steps_done(std::int64_t steps) {
@@ -98,21 +116,16 @@ Index Connection::sources() const {
   return transposed_ ? weights_->shape().destinations : weights_->shape().sources;
 }
 
-// The part of a stored matrix that belongs to these units of this connection: destination units, or
-// source units where it is shared out by those.
-template <typename T>
-MatrixView<T> Connection::view(MatrixView<T> stored, Range units) const {
+template <typename View>
+View Connection::part_of(const View& stored, Range units) const {
   const Index first = units.begin - (transposed_ ? 0 : weights_->shape().mine.begin);
   return rows_are_destinations() || by_source() ? stored.row_range(first, units.count())
                                                 : stored.columns(first, units.count());
 }
 
 DenseOperand Connection::operand(Range units) const {
-  const MatrixView<const float> values = view(weights_->values(), units);
-  if (weights_->bf16().empty()) return values;
-  DenseOperand w{values, view(weights_->bf16(), units)};
-  if (rows_are_destinations() && units.end == weights_->shape().mine.end)
-    w.zero_rows = weights_->zero_rows();
+  DenseOperand w = part_of(weights_->operand(), units);
+  if (!rows_are_destinations()) w.zero_rows = 0;
   return w;
 }
 
@@ -169,8 +182,7 @@ void Connection::update(const Compute& compute, const WeightStep& step, const La
   const UpdateStep now = step.now();
   if (compute.kernels.fused &&
       compute.kernels.fused->update(step.rule, now, delta, x.dense, step.scale,
-                                    weights_->values_of(units), weights_->slots_of(units),
-                                    weights_->bf16_of(units), block))
+                                    weights_->values_of(units), weights_->slots_of(units), block))
     return;
   const Index n = x.dense.cols();
   const Index together = gradient_units(weights_->block_rule(), block, units.count(), n);
@@ -183,14 +195,14 @@ void Connection::update(const Compute& compute, const WeightStep& step, const La
       compute.kernels.dense->gradient(delta.columns(begin + first, count), x.dense, step.scale, g,
                                       Existing::overwrite, whole ? block : 0);
       compute.kernels.update->update(step.rule, now, weights_->values_of(part), g,
-                                     weights_->slots_of(part), weights_->bf16_of(part));
+                                     weights_->slots_of(part));
     });
   });
 }
 
 void Connection::gradient(const Compute& compute, float scale, const LayerOutput& x,
                           const DenseOperand& delta, Range units, MatrixView<float> whole) const {
-  const MatrixView<float> g = view(whole, units);
+  const MatrixView<float> g = part_of(whole, units);
   if (x.is_sparse)
     compute.kernels.sparse->gradient(*x.transposed, delta, scale, g);
   else if (rows_are_destinations())

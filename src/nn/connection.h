@@ -35,11 +35,10 @@ struct Compute {
 /// What a device decides of a network's arrays and of who computes what.
 struct DeviceTraits {
   BlockRule block_rule;
-  bool is_host = true;               ///< computes in main memory
-  bool casts_operands = false;       ///< Kernels::casts_operands
-  bool transposes_operands = false;  ///< Kernels::transposes_operands
-  bool fuses = false;                ///< has Kernels::fused
-  bool computes_in_bf16 = false;     ///< Kernels::computes_in_bf16
+  bool is_host = true;            ///< computes in main memory
+  Precision precision = {};       ///< Kernels::precision
+  bool fuses = false;             ///< has Kernels::fused
+  bool computes_in_bf16 = false;  ///< Kernels::computes_in_bf16
 };
 DeviceTraits traits_of(const Compute& compute);
 
@@ -68,48 +67,61 @@ struct WeightShape {
   Range owned = {};         ///< is that of these destinations
 };
 
+/// How a device holds a weight matrix: as floats; as floats and the bf16 copy that products read,
+/// where others read the floats; or in halves, of which products read the upper (FloatHalves).
+enum class WeightStorage { floats, floats_and_bf16, halves };
+
 /// Values and update state of one weight matrix, the part that this rank stores.
-/// Bf16 copies are for dense sources on devices whose products read them, the steps of rows that
-/// lag behind for training.
+/// The steps of rows that lag behind are for training.
 /// Rows of a sparse source may lag behind the steps made (they are put through them when they are
 /// next touched); catch_up() brings all of them up to date.
 class Weights {
  public:
   /// `slots`: arrays of update state.
-  Weights(const WeightShape& shape, int slots, bool trainable, const DeviceTraits& device);
+  Weights(const WeightShape& shape, int slots, bool trainable, const BlockRule& block_rule,
+          WeightStorage storage);
   template <typename Visit>
   void for_each_tensor(const Visit& visit) {
     visit(values_);
     for (int s = 0; s < slots_; ++s) visit(slot_[std::size_t(s)]);
     visit(bf16_);
+    visit(low_);
     visit(steps_done_);
+  }
+  /// What products read.
+  template <typename Visit>
+  void for_each_operand(const Visit& visit) {
+    visit(values_);
+    visit(bf16_);
   }
 
   const WeightShape& shape() const { return shape_; }
   /// Where part(number) stands, which need not be where the values do.
   WeightShape shape_of(int number) const;
-  const Tensor& tensor() const { return values_.tensor(); }
-  MatrixView<float> values() { return values_.view(); }
-  MatrixView<const float> values() const { return values_.view(); }
+  WeightStorage storage() const { return storage_; }
+  Index rows() const { return rows_; }
+  Index cols() const { return cols_; }
+  /// What updates change. edit_rows() and others of src/nn/stored_weights.h give floats of it.
+  /// After it has changed, call cast_to_bf16().
+  WeightView values();
   /// The weights to these destination units, or those of these source units where they are shared
   /// out so (global numbers): rows or columns of values(), as stored.
-  MatrixView<float> values_of(Range units);
+  WeightView values_of(Range units);
+  /// Where they are floats.
+  MatrixView<float> floats() { return values_.view(); }
+  MatrixView<const float> floats() const { return values_.view(); }
+  MatrixView<float> floats_of(Range units);
   SlotViews slots_of(Range units);
-  /// The bf16 copy of the weights for products, [as values()], or an empty view. Updates keep it
-  /// in step; after anything else has changed values(), call cast_to_bf16().
-  MatrixView<Bfloat16> bf16() {
-    return bf16_.empty() ? MatrixView<Bfloat16>{} : bf16_.view().row_range(0, values_.rows());
-  }
-  /// Rows of zeros behind those of bf16().
-  Index zero_rows() const { return bf16_.empty() ? 0 : bf16_.rows() - values_.rows(); }
-  MatrixView<Bfloat16> bf16_of(Range units);
+  /// For products, all of the matrix. Rows of zeros lie behind what is in bf16.
+  DenseOperand operand();
+  /// Brings the bf16 copy, where there is one, up to the floats.
   void cast_to_bf16(const Compute& compute);
   int slots() const { return slots_; }
   /// Of the network, which says how much of a gradient is made at once.
   const BlockRule& block_rule() const { return block_rule_; }
   /// 0: values, from 1 on: the state arrays.
-  MatrixView<float> part(int number) {
-    return number == 0 ? values() : slot_[std::size_t(number - 1)].view();
+  WeightView part(int number) {
+    return number == 0 ? values() : WeightView(slot_[std::size_t(number - 1)].view());
   }
   RowState row_state(Range destinations);
   VectorView<std::int64_t> steps_done() { return steps_done_.view(); }
@@ -119,14 +131,18 @@ class Weights {
   int users = 1;  ///< connections that share the matrix
 
  private:
-  template <typename T>
-  MatrixView<T> cut(MatrixView<T> whole, Range units, Index first_unit) const;
+  template <typename View>
+  View cut(const View& whole, Range units, Index first_unit) const;
+  MatrixView<Bfloat16> bf16() { return bf16_.view().row_range(0, rows_); }
   WeightShape shape_;
   int slots_ = 0;
   BlockRule block_rule_;
-  HeldMatrix<float> values_;
+  WeightStorage storage_;
+  Index rows_ = 0, cols_ = 0;
+  HeldMatrix<float> values_;  // or bf16_ and low_
   std::array<HeldMatrix<float>, std::size_t(kMostSlots)> slot_;
   HeldMatrix<Bfloat16> bf16_;
+  HeldMatrix<std::int16_t> low_;
   HeldBuffer<std::int64_t> steps_done_;  // [sources], of sparse sources only
 };
 
@@ -211,8 +227,10 @@ class Connection {
 
  private:
   bool rows_are_destinations() const { return weights_->shape().by_destination != transposed_; }
-  template <typename T>
-  MatrixView<T> view(MatrixView<T> stored, Range units) const;
+  /// The part of a stored matrix that belongs to these units of this connection: destination units,
+  /// or source units where it is shared out by those.
+  template <typename View>
+  View part_of(const View& stored, Range units) const;
   Weights* weights_;
   bool transposed_;
   bool sparse_source_;

@@ -31,8 +31,8 @@ Key share(std::string name, Access access, std::string help) {
 Key products_key() {
   std::vector<Key> members;
   std::vector<EnumWord<Precision>> precisions;
-  for (const Precision precision : kPrecisions)
-    precisions.push_back({name_of(precision).data(), precision});
+  for (const NamedPrecision& named : kPrecisions)
+    precisions.push_back({named.name, named.precision});
   members.push_back(required(enum_key<Precision>(
       "Precision", std::move(precisions), [](auto& d) -> auto& { return d.products.precision; },
       "Of the operands, as in `--precision`; a CPU computes in fp32.")));

@@ -95,11 +95,11 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
   // Of layers by example layers by unit read what is gathered, the others the rows as they are.
   const bool copies = !settings.by_example || settings.gathers_rows;
   const Index copied = settings.by_example ? width * settings.places : width;
-  if (device.casts_operands && copies)
+  if (device.precision.casts_operands() && copies)
     bf16_activations = {"activations, bf16", working, settings.batch, copied, Layout::whole};
   if (settings.gives_bf16_rows) bf16_rows = {"activations, bf16", working, batch, width, of_rows};
   if (!settings.trainable) return;
-  if (device.transposes_operands && copies)
+  if (device.precision.transposes_operands() && copies)
     transposed_activations = {"activations, transposed", working, copied,
                               round_up_to_eight(settings.batch), Layout::whole};
   if (keeps_outputs_before_dropout(layer, settings.sparseness))
@@ -113,7 +113,7 @@ UnitLayer::UnitLayer(const Settings& settings, int slots, const DeviceTraits& de
   if (!settings.delta_in_bf16)
     deltas = {"deltas", working, batch, settings.by_example ? units : round_up_to_eight(units),
               of_rows};
-  if (device.casts_operands && !settings.by_example)
+  if (device.precision.casts_operands() && !settings.by_example)
     bf16_deltas = {"deltas, bf16", working, batch, round_up_to_eight(units)};
   if (settings.gives_bf16_delta) bf16_deltas = {"deltas, bf16", working, batch, units, of_rows};
   if (settings.takes_delta_aside)
@@ -287,7 +287,7 @@ bool UnitLayer::convolve_to_outputs(const Compute& compute, const Window& window
   DropoutMask dropout;
   if (pass == Pass::training && descriptor().dropout > 0.0f) dropout = dropout_mask(position);
   return compute.kernels.convolution->forward_to_outputs(
-      window, x, connections[0].weights().values(), bias.value.view(),
+      window, x, connections[0].weights().floats(), bias.value.view(),
       pointwise_activation(descriptor()), dropout, rows(examples));
 }
 

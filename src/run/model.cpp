@@ -107,7 +107,7 @@ std::optional<MatrixView<const float>> whole_here(Network& network, int edge) {
   Weights& weights = *network.weights(edge);
   const bool is_whole = context.communicator.size() == 1 || weights.shape().replicated;
   if (!is_whole || !context.compute.memory.is_host()) return {};
-  return MatrixView<const float>(weights.values());
+  return MatrixView<const float>(weights.floats());
 }
 
 Parameter edge_parameter(Network& network, const NetworkParameter& parameter,

@@ -132,6 +132,20 @@ WeightShape StepFacts::weight_shape(int owner_edge) const {
   return shape;
 }
 
+// Rows of factored layers and of sparse sources are floats, and filters are cast where they are
+// used. CPUs have no products that read halves.
+WeightStorage StepFacts::weight_storage(int owner_edge) const {
+  using enum WeightStorage;
+  const int layer = edge(owner_edge).destination;
+  if (!device().precision.casts_operands() || !device().fuses || by_example(layer) ||
+      is_factored(layer) || is_sparse_source(owner_edge))
+    return floats;
+  for (int e = 0; e < edges(); ++e)
+    if (owner(e) == owner_edge && is_sparse_source(e))
+      return stored_by_destination(owner_edge) ? floats_and_bf16 : floats;
+  return halves;
+}
+
 bool StepFacts::begins_with_bias(int edge) const {
   return !is_sparse_source(edge) && !by_source(edge) &&
          stored_by_destination(owner(edge)) !=
@@ -226,7 +240,7 @@ bool StepFacts::multiplies_windows(int edge) const {
          window_pieces::can_read(window(edge), channels(layer));
 }
 bool StepFacts::reads_windows(int edge) const {
-  return device().casts_operands && multiplies_windows(edge);
+  return device().precision.casts_operands() && multiplies_windows(edge);
 }
 
 bool StepFacts::gives_bf16_rows(int layer) const {
@@ -406,7 +420,7 @@ bool StepFacts::decide_fusing(int layer) const {
       !has_weights(edges[0]))
     return false;
   const bool from_targets = CostKernels::coupling_from_targets(softmax_cost(graph_.network));
-  return (device.casts_operands || device.transposes_operands) && begins_with_bias(edges[0]) &&
+  return device.precision.rounds() && begins_with_bias(edges[0]) &&
          this->layer(layer).delta_norm == 0.0f &&
          (!is_softmax(layer) || (sparse_input(layer) && from_targets));
 }

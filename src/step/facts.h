@@ -144,6 +144,8 @@ class StepFacts {
   int unit_slots() const { return training() ? slots_of(unit_rule()) : 0; }
   /// Whether an edge's weights are rows of destination units as it uses them, so that a product
   /// begins with the bias.
+  /// Of an edge that owns its matrix.
+  WeightStorage weight_storage(int owner_edge) const;
   bool begins_with_bias(int edge) const;
   WeightShape weight_shape(int owner_edge) const;
 
@@ -223,9 +225,7 @@ class StepFacts {
   bool has_bf16_shape(int layer) const;
   bool takes_bf16_delta(int layer) const;
   /// Whether the device multiplies windows where they stand, and those of this edge.
-  bool has_window_products() const {
-    return device().casts_operands || device().transposes_operands;
-  }
+  bool has_window_products() const { return device().precision.rounds(); }
   bool multiplies_windows(int edge) const;
   bool gives_bf16_delta_by(int edge) const;
   bool stored_by_destination(int owner_edge) const;

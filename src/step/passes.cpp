@@ -134,7 +134,7 @@ void fuse_outputs(Program& program, const StepFacts& facts) {
 
 // Products read copies of activations that are complete: bf16 ones, or transposed for gradients.
 void copy_operands(Program& program, const StepFacts& facts) {
-  if (!facts.device().casts_operands && !facts.device().transposes_operands) return;
+  if (!facts.device().precision.rounds()) return;
   Program copied;
   for (std::size_t i = 0; i < program.size(); ++i) {
     copied.push_back(program[i]);

@@ -85,7 +85,7 @@ void StepTensors::add_layer(const StepFacts& facts, int layer) {
                         FixedFormat::of_any_step(shape.partial_sums));
   sum->z = {"sums over sources", kWorking, batch, facts.units(layer)};
   if (facts.training()) sum->delta = {of_all, kWorking, batch, descriptor.units(), Layout::whole};
-  if (facts.training() && facts.device().casts_operands)
+  if (facts.training() && facts.device().precision.casts_operands())
     sum->bf16_delta = {of_all, kWorking, batch, descriptor.units(), Layout::whole};
   source_sums[layer] = std::move(sum);
 }
@@ -93,11 +93,10 @@ void StepTensors::add_layer(const StepFacts& facts, int layer) {
 void StepTensors::add_edge(const StepFacts& facts, int edge) {
   if (!facts.edge_takes_part(edge) || !facts.has_weights(edge)) return;
   const int owner = facts.owner(edge);
-  DeviceTraits device = facts.device();  // products with rows of a factored layer read float32
-  device.casts_operands = device.casts_operands && !facts.is_factored(facts.edge(edge).destination);
   const auto make = [&] {
     return std::make_unique<Weights>(facts.weight_shape(owner), facts.slots(owner),
-                                     facts.training(), device);
+                                     facts.training(), facts.device().block_rule,
+                                     facts.weight_storage(owner));
   };
   if (owner == edge) {
     weights[edge] = make();
@@ -105,16 +104,17 @@ void StepTensors::add_edge(const StepFacts& facts, int edge) {
   }
   if (!facts.training() || !facts.is_shared(edge)) return;
   const WeightShape shape = facts.weight_shape(owner);
-  const Tensor values = make()->tensor();
+  const std::unique_ptr<Weights> values = make();
   const char* use = "gradient of shared weights";
   if (shape.by_example && owner != edge) return;
   shared[edge] = std::make_unique<SharedGradient>();
   if (shape.by_example) {
-    shared[edge]->sum = {use, kWorking, shape.owned.count(), values.cols, Layout::by_unit};
+    shared[edge]->sum = {use, kWorking, shape.owned.count(), values->cols(), Layout::by_unit};
     return;
   }
-  shared[edge]->part = {use, kWorking, values.rows, values.cols, Layout::whole};
-  if (owner == edge) shared[edge]->sum = {use, kWorking, values.rows, values.cols, Layout::whole};
+  shared[edge]->part = {use, kWorking, values->rows(), values->cols(), Layout::whole};
+  if (owner == edge)
+    shared[edge]->sum = {use, kWorking, values->rows(), values->cols(), Layout::whole};
 }
 
 namespace {
@@ -161,7 +161,7 @@ void StepTensors::add_lanes(const StepFacts& facts) {
     const Index at_once = facts.units_at_once(layer);
     widest_delta = std::max(widest_delta, at_once);
     if (!facts.keeps_z(layer))
-      widest_z = std::max(widest_z, facts.device().transposes_operands
+      widest_z = std::max(widest_z, facts.device().precision.transposes_operands()
                                         ? at_once
                                         : facts.partition(layer).block_width());
   }
@@ -177,9 +177,9 @@ void StepTensors::add_lanes(const StepFacts& facts) {
       lane.dx = {"input deltas of a block", kWorking, batch, sent};
     if (!facts.training()) continue;
     lane.gradient = {"gradient of a tile", kWorking, gradient};
-    if (facts.device().casts_operands)
+    if (facts.device().precision.casts_operands())
       lane.delta = {"deltas of a block, bf16", kWorking, batch, bf16_stride(widest_delta)};
-    if (facts.device().transposes_operands)
+    if (facts.device().precision.transposes_operands())
       lane.transposed = {"deltas of a block, transposed", kWorking, widest_delta,
                          round_up_to_eight(batch)};
   }

@@ -11,11 +11,7 @@ void TensorUses::reads_activations(int layer) {
 }
 
 void TensorUses::reads_weights(int edge) {
-  Weights& weights = *tensors.weights[facts.owner(edge)];
-  weights.for_each_tensor([&]<typename Array>(Array& array) {
-    if (&array.tensor() == &weights.tensor() || std::is_same_v<Array, HeldMatrix<Bfloat16>>)
-      reads(array);
-  });
+  tensors.weights[facts.owner(edge)]->for_each_operand([this](auto& array) { this->reads(array); });
 }
 
 void TensorUses::updates_weights(int edge) {

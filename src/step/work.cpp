@@ -52,7 +52,7 @@ double WorkList::own_weights(int edge) const {
 }
 
 double WorkList::operand_bytes() const {
-  return facts_.device().casts_operands ? kBf16 : kFloat;
+  return facts_.device().precision.casts_operands() ? kBf16 : kFloat;
 }
 
 double WorkList::update_bytes(int edge) const {
@@ -179,12 +179,11 @@ void WorkList::update(const char* stage, int edge) {
   const int layer = facts_.edge(edge).destination;
   const double weights = own_weights(edge);
   const bool shared = facts_.is_shared(edge);
-  const double bf16 = facts_.device().casts_operands ? kBf16 : 0.0;
   const double last = facts_.is_output(layer) ? 1.0 / output_calls(layer) : 1.0;
   add({.kind = Work::Kind::update,
        .stage = stage,
        .flops = 2.0 * batch() * weights,
-       .bytes = weights * (shared ? kFloat : update_bytes(edge) + bf16),  // shared: the gradient
+       .bytes = weights * (shared ? kFloat : update_bytes(edge)),  // shared: the gradient
        .calls = calls_of(edge),
        .edge = edge,
        .updated = shared ? 0.0 : weights,

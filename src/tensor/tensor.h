@@ -50,7 +50,8 @@ struct Tensor {
 template <typename T>
 constexpr const char* element_name() {
   if constexpr (std::is_floating_point_v<T>) return sizeof(T) == 4 ? "float32" : "float64";
-  if constexpr (std::is_integral_v<T>) return sizeof(T) == 4 ? "int32" : "int64";
+  if constexpr (std::is_integral_v<T>)
+    return sizeof(T) == 2 ? "int16" : sizeof(T) == 4 ? "int32" : "int64";
   return sizeof(T) == 2 ? "bfloat16" : "record";
 }
 

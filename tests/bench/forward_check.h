@@ -20,12 +20,12 @@ inline reference::Row centred_logarithms(reference::Row y) {
 /// How far pre-activations may be, of their root mean square: a layer rounds its operands by
 /// 2^-9, 2^-11 and 2^-24, and roundings add up over layers.
 inline double forward_tolerance(Precision precision) {
-  switch (precision) {
-    case Precision::bf16:
+  switch (precision.multiply) {
+    case NumberFormat::bfloat16:
       return 0.1;
-    case Precision::tf32:
+    case NumberFormat::tf32:
       return 0.02;
-    case Precision::fp32:
+    case NumberFormat::float32:
       return 1e-4;
   }
   return 0.0;

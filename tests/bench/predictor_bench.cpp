@@ -2,6 +2,7 @@
 // Recommendations a second by Predictor itself, with the forward pass, the upload of requests and
 // filters and the lists' way back, beside predict_bench's kernel alone. Random weights.
 #include "kernels/named_variant.h"
+#include "kernels/precisions.h"
 #include "src/base/text.h"
 #include "src/engine/network/context.h"
 #include "src/engine/predict/predictor.h"
@@ -93,7 +94,7 @@ int main(int argc, char** argv) {
   app.add_option("--seen", options.seen, "units a user that are left out");
   app.add_flag("--softmax", options.softmax);
   app.add_option("--device", options.device)->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  app.add_option("--precision", options.precision)->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
+  app.add_option("--precision", options.precision)->check(CLI::IsMember(norn::precision_names()));
   CLI11_PARSE(app, argc, argv);
   try {
     return norn::bench::run(options);

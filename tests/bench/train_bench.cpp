@@ -3,6 +3,7 @@
 // second, share of the floor, memory, and on a GPU where the time goes. The cost of a batch is
 // checked in float64 before anything is timed. Under mpirun: one network on all ranks.
 #include "kernels/named_variant.h"
+#include "kernels/precisions.h"
 #include "norn/parallel/mpi_session.h"
 #include "src/base/text.h"
 #include "src/engine/data/device_dataset.h"
@@ -60,12 +61,12 @@ struct Case {
 
 /// FLOP/s of dense products on an H200, measured on 8192^3.
 double peak_flops(Precision precision) {
-  switch (precision) {
-    case Precision::fp32:
+  switch (precision.multiply) {
+    case NumberFormat::float32:
       return 51e12;
-    case Precision::tf32:
+    case NumberFormat::tf32:
       return 395e12;
-    case Precision::bf16:
+    case NumberFormat::bfloat16:
       return 790e12;
   }
   return 1.0;
@@ -360,7 +361,7 @@ int main(int argc, char** argv) {
   app.add_option("--config", options.config, "a network descriptor (JSON) with sizes to time");
   app.add_option("--configs", options.configs, "where the networks of images are described");
   app.add_option("--device", options.device)->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  app.add_option("--precision", options.precision)->check(CLI::IsMember({"fp32", "tf32", "bf16"}));
+  app.add_option("--precision", options.precision)->check(CLI::IsMember(precision_names()));
   app.add_option("--optimizer", options.optimizer)->check(CLI::IsMember(names_of<UpdateRule>()));
   app.add_option("--batch", options.batch, "examples of a step; else the shape's");
   app.add_option("--batches", options.batches,

@@ -31,8 +31,10 @@ struct Padded {
   static T poison() {
     if constexpr (std::is_same_v<T, float>)
       return std::numeric_limits<float>::quiet_NaN();
-    else
+    else if constexpr (std::is_same_v<T, Bfloat16>)
       return Bfloat16{0x7FC1};
+    else
+      return T(0x5A5A);
   }
   T& operator()(Index r, Index c) { return host[std::size_t(r * (cols + kPadding) + c)]; }
   void send() { gpu.write(host.data(), gpu.size()); }

@@ -9,10 +9,29 @@ namespace norn {
 namespace {
 
 struct UpdateProblem {
-  Padded<Bfloat16> delta, x, bf16;
-  Padded<float> w;
+  Padded<Bfloat16> delta, x, high;
+  Padded<std::int16_t> low;
+  Padded<float> w;  ///< on the host; the GPU has its halves
   std::array<Padded<float>, std::size_t(kMostSlots)> slot;
   float scale;
+
+  void send_weights() {
+    for (Index r = 0; r < w.rows; ++r)
+      for (Index c = 0; c < w.cols; ++c) {
+        const FloatHalves halves = FloatHalves::of(w(r, c));
+        high(r, c) = halves.high;
+        low(r, c) = halves.low;
+      }
+    high.send();
+    low.send();
+  }
+  void fetch_weights() {
+    high.fetch();
+    low.fetch();
+    for (Index r = 0; r < w.rows; ++r)
+      for (Index c = 0; c < w.cols; ++c) w(r, c) = FloatHalves{high(r, c), low(r, c)}.joined();
+  }
+  WeightView weights() { return {high.view(), low.view()}; }
 };
 
 class FusedUpdateTest : public FusedTest {
@@ -21,30 +40,31 @@ class FusedUpdateTest : public FusedTest {
     UpdateProblem p;
     p.delta = random_bfloat16(shape.examples, shape.units, 1.0f);
     p.x = random_bfloat16(shape.examples, shape.width, 1.0f);
-    p.bf16 = Padded<Bfloat16>(shape.units, shape.width, memory_);
+    p.high = Padded<Bfloat16>(shape.units, shape.width, memory_);
+    p.low = Padded<std::int16_t>(shape.units, shape.width, memory_);
     p.w = random_float(shape.units, shape.width, -1.0f, 1.0f);
     for (auto& slot : p.slot) slot = random_float(shape.units, shape.width, 0.1f, 0.3f);
     p.scale = 1.0f / float(shape.examples);
     return p;
   }
-  /// Units [first, first + count) of the problem, from its values on the host.
+  /// Units [first, first + count) of the problem, from its values on the host; of the first `cols`
+  /// columns, unless it is 0.
   bool run(FusedKernels& kernels, const UpdateRule& rule, UpdateProblem& p, Index first,
-           Index count) {
+           Index count, Index cols = 0) {
+    if (cols == 0) cols = p.w.cols;
     SlotViews slots;
     for (std::size_t s = 0; s < slots.size(); ++s) {
       p.slot[s].send();
-      slots[s] = p.slot[s].view().row_range(first, count);
+      slots[s] = p.slot[s].view().row_range(first, count).columns(0, cols);
     }
-    p.w.send();
-    p.bf16.send();
+    p.send_weights();
     const DenseOperand delta({nullptr, p.delta.rows, p.delta.cols, p.delta.cols}, p.delta.view());
     const DenseOperand x({nullptr, p.x.rows, p.x.cols, p.x.cols}, p.x.view());
-    const bool done = kernels.update(rule, step_, delta.columns(first, count), x, p.scale,
-                                     p.w.view().row_range(first, count), slots,
-                                     p.bf16.view().row_range(first, count));
-    p.w.fetch();
+    const bool done =
+        kernels.update(rule, step_, delta.columns(first, count), x.columns(0, cols), p.scale,
+                       p.weights().row_range(first, count).columns(0, cols), slots);
+    p.fetch_weights();
     for (auto& slot : p.slot) slot.fetch();
-    p.bf16.fetch();
     return done;
   }
   static double gradient(UpdateProblem& p, Index unit, Index source) {
@@ -54,9 +74,10 @@ class FusedUpdateTest : public FusedTest {
     return sum * double(p.scale);
   }
   template <class Rule>
-  void expect_steps(const Rule& rule, UpdateProblem& before, UpdateProblem& after) {
-    for (Index r = 0; r < before.w.rows; ++r)
-      for (Index c = 0; c < before.w.cols; ++c) {
+  void expect_steps(const Rule& rule, UpdateProblem& before, UpdateProblem& after, Index units,
+                    Index cols) {
+    for (Index r = 0; r < units; ++r)
+      for (Index c = 0; c < cols; ++c) {
         float w = before.w(r, c);
         float slot[kMostSlots];
         for (std::size_t s = 0; s < before.slot.size(); ++s) slot[s] = before.slot[s](r, c);
@@ -65,9 +86,9 @@ class FusedUpdateTest : public FusedTest {
         ASSERT_NEAR(after.w(r, c), w, 4e-6) << Rule::name << " at " << r << ", " << c;
         for (std::size_t s = 0; s < after.slot.size(); ++s)
           ASSERT_NEAR(after.slot[s](r, c), slot[s], 4e-6) << Rule::name << " at " << r << ", " << c;
-        ASSERT_EQ(after.bf16(r, c).bits, Bfloat16::rounded(after.w(r, c)).bits);
+        ASSERT_EQ(after.high(r, c).bits, FloatHalves::of(after.w(r, c)).high.bits);
       }
-    EXPECT_TRUE(after.w.padding_is_intact() && after.bf16.padding_is_intact());
+    EXPECT_TRUE(after.high.padding_is_intact() && after.low.padding_is_intact());
     for (auto& slot : after.slot) EXPECT_TRUE(slot.padding_is_intact());
   }
   static UpdateProblem copy(UpdateProblem& p, Memory& memory) {
@@ -80,7 +101,8 @@ class FusedUpdateTest : public FusedTest {
     };
     c.delta = of(p.delta);
     c.x = of(p.x);
-    c.bf16 = of(p.bf16);
+    c.high = of(p.high);
+    c.low = of(p.low);
     c.w = of(p.w);
     for (std::size_t s = 0; s < c.slot.size(); ++s) c.slot[s] = of(p.slot[s]);
     c.scale = p.scale;
@@ -97,7 +119,7 @@ std::vector<UpdateRule> all_rules() {
   return all_rules(std::make_index_sequence<std::variant_size_v<UpdateRule>>());
 }
 
-TEST_F(FusedUpdateTest, EveryRuleStepsEveryWeightAndRoundsIt) {
+TEST_F(FusedUpdateTest, EveryRuleStepsEveryWeight) {
   const auto kernels = make();
   for (const Shape& shape : {Shape{64, 64, 64}, Shape{72, 136, 200}, Shape{72, 8, 200},
                              Shape{520, 264, 128}, Shape{1032, 136, 200}})
@@ -107,8 +129,39 @@ TEST_F(FusedUpdateTest, EveryRuleStepsEveryWeightAndRoundsIt) {
       UpdateProblem before = draw(shape);
       UpdateProblem after = copy(before, memory_);
       ASSERT_TRUE(run(*kernels, rule, after, 0, shape.units));
-      std::visit([&](const auto& r) { expect_steps(r, before, after); }, rule);
+      std::visit([&](const auto& r) { expect_steps(r, before, after, shape.units, shape.width); },
+                 rule);
     }
+}
+
+// Tiles have 64 or 128 rows and 128 columns. What lies beyond the units and columns of the call
+// must stay as it is.
+TEST_F(FusedUpdateTest, AnyUnitsAndColumnsAreSteppedAlone) {
+  const auto kernels = make();
+  const auto drawn = [&](Index low, Index high) {
+    return std::uniform_int_distribution<Index>(low, high)(random_);
+  };
+  const std::vector<UpdateRule> rules = all_rules();
+  for (int i = 0; i < 30; ++i) {
+    const Index units = i % 2 == 0 ? drawn(1, 1040) : 128 * drawn(1, 3) + drawn(-1, 1);
+    const Index cols = 4 * (i % 3 == 0 ? drawn(16, 128) : 32 * drawn(1, 3) + drawn(-1, 1));
+    const Shape shape{drawn(64, 300), (units + 7) / 8 * 8 + 8, (cols + 7) / 8 * 8 + 8};
+    const UpdateRule& rule = rules[std::size_t(i) % rules.size()];
+    SCOPED_TRACE(testing::Message()
+                 << units << " units of " << shape.examples << " examples, " << cols << " columns");
+    step_.clip = i % 4 == 1 ? 0.05f : 0.0f;
+    UpdateProblem before = draw(shape);
+    UpdateProblem after = copy(before, memory_);
+    ASSERT_TRUE(run(*kernels, rule, after, 0, units, cols));
+    std::visit([&](const auto& r) { expect_steps(r, before, after, units, cols); }, rule);
+    for (Index r = 0; r < shape.units; ++r)
+      for (Index c = 0; c < shape.width; ++c)
+        if (r >= units || c >= cols) {
+          ASSERT_EQ(after.w(r, c), before.w(r, c)) << r << ", " << c;
+          ASSERT_EQ(after.slot[0](r, c), before.slot[0](r, c)) << r << ", " << c;
+        }
+    EXPECT_FALSE(run(*kernels, rule, after, 0, units, cols + 2));
+  }
 }
 
 TEST_F(FusedUpdateTest, RunsAndPartsOfTheUnitsHaveTheSameBits) {
@@ -126,7 +179,7 @@ TEST_F(FusedUpdateTest, RunsAndPartsOfTheUnitsHaveTheSameBits) {
       ASSERT_TRUE(run(*kernels, rule, parts, shape.units - 8, 8));
       EXPECT_TRUE(whole.w.same_bits(again.w) && whole.slot[1].same_bits(again.slot[1]));
       EXPECT_TRUE(whole.w.same_bits(parts.w) && whole.slot[0].same_bits(parts.slot[0]) &&
-                  whole.bf16.same_bits(parts.bf16));
+                  whole.high.same_bits(parts.high));
     }
 }
 
@@ -144,7 +197,7 @@ TEST_F(FusedUpdateTest, SeveralTilesHaveTheSameBitsEachTime) {
       UpdateProblem again = copy(before, memory_);
       ASSERT_TRUE(run(*kernels, Adam{}, again, 0, shape.units));
       ASSERT_TRUE(first.w.same_bits(again.w) && first.slot[0].same_bits(again.slot[0]) &&
-                  first.slot[1].same_bits(again.slot[1]) && first.bf16.same_bits(again.bf16))
+                  first.slot[1].same_bits(again.slot[1]) && first.high.same_bits(again.high))
           << shape.units << " units, repeat " << i;
     }
   }

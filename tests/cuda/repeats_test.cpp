@@ -2,15 +2,17 @@
 // Every kernel of every family, 1000 times on the same input: one hash.
 #include "tests/cuda/repeats.h"
 
+#include "kernels/precisions.h"
+
 namespace norn::test {
 namespace {
 
-constexpr Precision kPrecisions[] = {Precision::fp32, Precision::tf32, Precision::bf16};
 const Philox kRandom{0x1234567u, 0x89ABCDEFu};
 
 TEST_F(RepeatsTest, Dense) {
-  for (Precision precision : kPrecisions) {
-    SCOPED_TRACE(name_of(precision));
+  for (const NamedPrecision& named : kPrecisions) {
+    const Precision precision = named.precision;
+    SCOPED_TRACE(named.name);
     const auto dense = [&]() -> DenseKernels& { return *use(precision).dense; };
     {
       DenseKernels& kernels = dense();
@@ -278,19 +280,25 @@ TEST_F(RepeatsTest, Update) {
     const MatrixView<const float> g = constant_matrix(500, 264);
     SlotViews slots;
     for (MatrixView<float>& slot : slots) slot = matrix(500, 264, 0.1f, 1.0f);
-    const MatrixView<Bfloat16> bf16 = empty_matrix<Bfloat16>(500, 264);
-    expect_one_hash("update", [&] { kernels.update->update(rule, step, w, g, slots, bf16); });
+    const WeightView halves{empty_matrix<Bfloat16>(500, 264), empty_matrix<std::int16_t>(500, 264)};
+    expect_one_hash("update", [&] {
+      kernels.update->update(rule, step, w, g, slots);
+      kernels.update->update(rule, step, halves, g, slots);
+    });
   }
   const MatrixView<float> w = matrix(500, 264);
   expect_one_hash("initialise", [&] {
     kernels.update->initialise(Xavier{}, kRandom, {true, 0, 0, 264, 500}, w);
   });
   const MatrixView<float> v = matrix(500, 264);
+  const WeightView halves{empty_matrix<Bfloat16>(500, 264), empty_matrix<std::int16_t>(500, 264)};
   double* norms = zeros<double>(2).data;
   const VectorView<double> of_rows = zeros<double>(500);
   const VectorView<double> of_columns = zeros<double>(264);
   expect_one_hash("norms and clips", [&] {
-    kernels.update->norms(v, norms, norms + 1);
+    kernels.update->split(v, halves);
+    kernels.update->norms(halves, norms, norms + 1);
+    kernels.update->join(halves, v);
     kernels.update->clip_row_norms(5.0f, v);
     kernels.update->clip_column_norms(4.0f, v);
     kernels.update->add_row_squares(v, of_rows);
@@ -373,12 +381,13 @@ TEST_F(RepeatsTest, FusedUpdate) {
     const UpdateRule rule = precision == Precision::bf16 ? UpdateRule{Adam{}} : UpdateRule{Sgd{}};
     const DenseOperand delta = operand(700, 1032);
     const DenseOperand x = operand(700, 264);
-    const MatrixView<float> w = matrix(1032, 264);
+    WeightView w = matrix(1032, 264);
+    if (precision == Precision::bf16)
+      w = {empty_matrix<Bfloat16>(1032, 264), empty_matrix<std::int16_t>(1032, 264)};
     const SlotViews slots{matrix(1032, 264), matrix(1032, 264, 0.1f, 1.0f)};
-    const MatrixView<Bfloat16> bf16 = empty_matrix<Bfloat16>(1032, 264);
     const UpdateStep step{0.01f, 0.0f, 0.0f, 1.5f, 2.0f};
     expect_one_hash("update", [&] {
-      ASSERT_TRUE(kernels.fused->update(rule, step, delta, x, 1e-3f, w, slots, bf16));
+      ASSERT_TRUE(kernels.fused->update(rule, step, delta, x, 1e-3f, w, slots));
     });
   }
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels of windows and of layers by example, 1000 times on the same input: one hash.
+#include "kernels/precisions.h"
 #include "tests/cuda/repeats.h"
 
 namespace norn::test {
 namespace {
-
-constexpr Precision kPrecisions[] = {Precision::fp32, Precision::tf32, Precision::bf16};
 
 Window image(UnitOrder order) {
   Window w;
@@ -26,7 +25,7 @@ TEST_F(RepeatsTest, Convolution) {
   many.stride = {1, 1, 1};
   many.channels = 72;  // turned in tf32 for gradients
   for (int round = 0; round < 2 * int(std::size(kPrecisions)); ++round) {
-    const Precision precision = kPrecisions[round / 2];
+    const Precision precision = kPrecisions[round / 2].precision;
     const Window w = round % 2 == 0 ? few : many;
     const Index examples = 30, filters = 40, windows = w.out_places();
     const Index units = w.places() * w.channels;

@@ -84,8 +84,7 @@ std::int64_t allocated_by_rank_0(const Recipe& recipe, const PlanSettings& setti
     Executor executor(settings.lanes);
     Kernels kernels = make_cpu_kernels(executor);
     kernels.block_rule = recipe.blocks;
-    kernels.casts_operands = settings.device.casts_operands;
-    kernels.transposes_operands = settings.device.transposes_operands;
+    kernels.precision = settings.device.precision;
     CountingMemory memory;
     const Context context{Compute{executor, kernels, memory}, communicator,
                           make_host_collectives(communicator), Log()};
@@ -112,8 +111,7 @@ TEST_P(MemoryPlanTest, IsWhatANetworkAllocates) {
       for (int lanes : {1, 4}) {
         PlanSettings settings = settings_of(recipe_, ranks, lanes, purpose);
         // As GPUs in bfloat16 and in tf32, which have one lane.
-        settings.device.casts_operands = lanes == 1 && ranks == 1;
-        settings.device.transposes_operands = lanes == 1 && ranks == 3;
+        if (lanes == 1) settings.device.precision = ranks == 1 ? Precision::bf16 : Precision::tf32;
         settings.keeps_state = lanes == 4 && purpose == Pass::training;
         const MemoryPlan plan = plan_memory(graph, settings);
         std::int64_t in_buffers = 0;
@@ -138,7 +136,7 @@ TEST_P(MemoryPlanTest, HasPlaceForWhatRanksSendEachOther) {
     for (const int ranks : {1, 2, 4}) {
       PlanSettings settings = settings_of(recipe_, ranks, 1, purpose);
       settings.device.is_host = false;
-      settings.device.casts_operands = true;
+      settings.device.precision = Precision::bf16;
       std::int64_t place = 0;
       for (const BufferPlan& buffer : plan_memory(graph, settings).buffers)
         if (buffer.name == "columns for other ranks") place = buffer.bytes;

@@ -6,12 +6,14 @@
 #include "norn/base/error.h"
 #include "src/engine/model/model_parts.h"
 #include "src/nn/descriptor_json.h"
+#include "src/nn/stored_weights.h"
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 #include "tests/support/test_runtime.h"
 #include "tests/support/thread_group.h"
 
 #include <cmath>
+#include <cstdlib>
 #include <future>
 #include <limits>
 
@@ -67,11 +69,14 @@ TrainingState some_state() {
 }
 
 // Parameters, and the state of the update rule, of a network of one rank.
-std::vector<std::vector<float>> left_behind(Network& network) {
-  std::vector<std::vector<float>> all;
+std::vector<std::vector<std::byte>> left_behind(Network& network) {
+  std::vector<std::vector<std::byte>> all;
   network.for_each_state([&](const Tensor& tensor, std::byte* data) {
-    if (std::string_view(tensor.element) != element_name<float>()) return;
-    std::vector<float>& values = all.emplace_back(std::size_t(tensor.rows * tensor.cols));
+    const std::string_view element = tensor.element;
+    if (element != element_name<float>() && element != element_name<Bfloat16>() &&
+        element != element_name<std::int16_t>())
+      return;
+    std::vector<std::byte>& values = all.emplace_back(std::size_t(tensor.bytes()));
     network.context().compute.memory.read(data, values.data(), std::size_t(tensor.bytes()));
   });
   return all;
@@ -256,25 +261,70 @@ TEST(ModelFileLayout, HasWeightsBySourceThenDestination) {
   save_model(folder / "model.nc", trained.network(), std::nullopt);
   const TensorFileReader file(folder / "model.nc");
   for (std::size_t e = 0; e < 3; ++e) {
-    const Weights& weights = *trained.network().weights(int(e));
+    Weights& weights = *trained.network().weights(int(e));
     const WeightShape& shape = weights.shape();
     EXPECT_EQ(file.integer(fmt::format("weight{}_bLocked", e)), 0) << "which DSSTNE trains on";
     ASSERT_EQ(file.integer(fmt::format("weight{}_height", e)), shape.sources);
     ASSERT_EQ(file.integer(fmt::format("weight{}_width", e)), shape.destinations);
     std::vector<float> stored(std::size_t(shape.sources * shape.destinations));
     file.read(fmt::format("weight{}_weights", e), 0, std::span(stored));
-    const auto values = weights.values();
-    std::vector<float> held(std::size_t((values.rows - 1) * values.stride + values.cols));
-    trained.network().context().compute.memory.read(values.data, held.data(),
-                                                    held.size() * sizeof(float));
-    const auto held_at = [&](Index row, Index column) {
-      return held[std::size_t(row * values.stride + column)];
-    };
+    Matrix<float> held(weights.rows(), weights.cols());
+    read_weights(trained.network().context().compute.memory, weights.values(), held.view());
+    const MatrixView<const float> held_at = held.view();
     for (Index i = 0; i < shape.sources; ++i)
       for (Index j = 0; j < shape.destinations; ++j)
         ASSERT_EQ(stored[std::size_t(i * shape.destinations + j)],
                   shape.by_destination ? held_at(j, i) : held_at(i, j));
   }
+}
+
+// Where the files of a bundle are, or the source.
+fs::path kept_checkpoint() {
+  const char* bundled = std::getenv("NORN_DATA");
+  const fs::path folder = bundled ? fs::path(bundled) : fs::path(NORN_SOURCE_DIR) / "tests/data";
+  return folder / "checkpoint/float32.nc";
+}
+
+Recipe kept_recipe() {
+  Recipe recipe = recipe_base("kept", Adam{}, 0.01f);
+  recipe.network.layers = {input_layer("In", 13), hidden_layer("First", 16, {"In"}),
+                           hidden_layer("Second", 9, {"First"}, Activation(Relu{})),
+                           output_layer("Out", 11, {"Second"}, Activation(Sigmoid{}))};
+  recipe.network.layers[0].sparse = true;
+  return recipe;
+}
+
+// Written when all devices held weights as floats (tests/data/checkpoint).
+TEST(KeptCheckpoint, IsGivenBackAndGoneOnFromWhateverDevicesHold) {
+  const TempDir folder;
+  const auto one = make_single_process();
+  const auto resumed = [&](const fs::path& path) {
+    const TensorFileReader file(path);
+    const ModelInfo info = read_model_info(file);
+    EXPECT_EQ(info.state.step, kSteps);
+    Recipe recipe = kept_recipe();
+    recipe.network = info.network;
+    auto network = std::make_unique<Workshop>(recipe, *one);
+    load_weights(&file, info, network->network());
+    return network;
+  };
+  const auto kept = resumed(kept_checkpoint());
+  save_model(folder / "again.nc", kept->network(), some_state());
+  const TensorFileReader before(kept_checkpoint()), after(folder / "again.nc");
+  for (const auto& [edge, elements] : {std::pair{0, 13 * 16}, {1, 16 * 9}, {2, 9 * 11}})
+    for (const char* item : {"weights", "slot0", "slot1"}) {
+      const std::string name = fmt::format("weight{}_{}", edge, item);
+      std::vector<float> expected(static_cast<std::size_t>(elements)), found(expected.size());
+      before.read(name, 0, std::span(expected));
+      after.read(name, 0, std::span(found));
+      EXPECT_EQ(std::memcmp(found.data(), expected.data(), found.size() * sizeof(float)), 0)
+          << name;
+    }
+  const auto copy = resumed(folder / "again.nc");
+  for (Workshop* workshop : {kept.get(), copy.get()}) workshop->go_on(kept_recipe(), kSteps);
+  const std::vector<float> state = gather_state(kept->network());
+  EXPECT_EQ(state, gather_state(copy->network()));
+  EXPECT_TRUE(std::ranges::all_of(state, [](float x) { return std::isfinite(x); }));
 }
 
 TEST(ModelFileErrors, NameTheFileAndWhatIsWrong) {

@@ -60,7 +60,7 @@ class RecommendTest : public testing::Test {
     network().initialise(seed_);
     softmax_ = std::holds_alternative<SoftMax>(output);
     bias_ = bias;
-    rounds_ = network().context().compute.kernels.casts_operands;
+    rounds_ = network().context().compute.kernels.precision.casts_operands();
     weights_.assign(std::size_t(96 * kUnits), 0.0f);
     gather_rows(network(), 1, 0, [&](Index first, MatrixView<const float> rows) {
       std::copy_n(rows.data, rows.size(), weights_.data() + first * kUnits);

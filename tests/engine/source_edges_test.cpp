@@ -3,6 +3,7 @@
 // no number that is out of range.
 #include "kernels/named_variant.h"
 #include "norn/base/error.h"
+#include "src/nn/stored_weights.h"
 #include "tests/data/support.h"
 #include "tests/support/device_like_run.h"
 #include "tests/support/passing_communicator.h"
@@ -233,8 +234,10 @@ TEST(SourceEdges, PredictTheSameOnAnyNumberOfRanks) {
 void scale_weights(Network& network, float factor) {
   for (std::size_t e = 0; e < network.graph().edges.size(); ++e) {
     if (network.graph().edges[e].destination != kNarrow) continue;
-    network.context().compute.kernels.pointwise->scale(factor, network.weights(int(e))->values());
-    network.weights(int(e))->cast_to_bf16(network.context().compute);
+    const Compute& compute = network.context().compute;
+    edit_rows(compute, network.weights(int(e))->values(), [&](Index, MatrixView<float> rows) {
+      compute.kernels.pointwise->scale(factor, rows);
+    });
   }
 }
 

@@ -9,6 +9,8 @@
 #include "tests/support/recipes.h"
 
 #include <filesystem>
+#include <map>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -301,11 +303,30 @@ TEST(StepPlan, SaysWhereMoreRanksStopPaying) {
   EXPECT_GE(large, 16);
 }
 
+// The sparse table stays as floats. Upper halves have rows of zeros up to a multiple of eight.
+TEST(StepPlan, HoldsDenseWeightsInHalvesInBf16Alone) {
+  const MachineDescription h200 = machine("h200.json");
+  const Index table = 27'278 * 1536, hidden = 1536 * 1536;
+  for (const Precision precision : {Precision::fp32, Precision::tf32, Precision::bf16}) {
+    const Planned planned = plan_of(ml20m("Adam"), h200, precision, 1);
+    std::map<std::string, Index> elements;  // of weights, by their type
+    for (const TensorPlan& plan : plan_tensors(planned.graph, planned.settings))
+      if (std::string_view(plan.tensor.use).starts_with("weights"))
+        elements[plan.tensor.element] += plan.count * plan.tensor.rows * plan.tensor.cols;
+    std::map<std::string, Index> expected{{"float32", 2 * table + 2 * hidden}};
+    if (precision == Precision::bf16)
+      expected = {{"float32", table},
+                  {"bfloat16", table + 2 * hidden + 2 * 1536},
+                  {"int16", table + 2 * hidden}};
+    EXPECT_EQ(elements, expected) << name_of(precision);
+  }
+}
+
 TEST(StepPlan, OfAHundredMillionOutputsOnACpuCluster) {
   const MachineDescription cluster = machine("cpu_cluster.json");
   const Planned planned = plan_of(shop(100'000'000, 128, "Adam"), cluster, Precision::bf16, 64);
   EXPECT_FALSE(planned.settings.on_gpu());
-  EXPECT_FALSE(planned.settings.device.casts_operands);  // a CPU computes in fp32
+  EXPECT_EQ(planned.settings.device.precision, Precision::fp32);  // a CPU computes in fp32
   EXPECT_EQ(planned.settings.lanes, 64);
   const StepPlan plan = plan_step(planned.graph, planned.settings, cluster, 64);
   EXPECT_GT(plan.seconds(), 0.1);

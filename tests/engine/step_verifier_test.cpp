@@ -41,9 +41,9 @@ class FaultyUpdate final : public UpdateKernels {
       : sound_(std::move(sound)), fault_(fault) {}
 
  private:
-  void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> bf16) override {
-    sound_->update(rule, step, w, g, slot, bf16);
+  void do_update(const UpdateRule& rule, const UpdateStep& step, WeightView w,
+                 MatrixView<const float> g, SlotViews slot) override {
+    sound_->update(rule, step, w, g, slot);
   }
   void do_update_vectors(const UpdateRule& rule, const UpdateStep& step,
                          std::span<const VectorUpdate> vectors) override {
@@ -73,7 +73,9 @@ class FaultyUpdate final : public UpdateKernels {
                         MatrixView<float> w) override {
     sound_->scale_columns(limit, squares, w);
   }
-  void do_norms(MatrixView<const float> w, double* squares, double* magnitudes) override {
+  void do_join(WeightView w, MatrixView<float> floats) override { sound_->join(w, floats); }
+  void do_split(MatrixView<const float> floats, WeightView w) override { sound_->split(floats, w); }
+  void do_norms(WeightView w, double* squares, double* magnitudes) override {
     sound_->norms(w, squares, magnitudes);
   }
   std::unique_ptr<UpdateKernels> sound_;

@@ -190,7 +190,7 @@ TEST_F(UpdateTest, BitsDoNotDependOnLanes) {
   }
 }
 
-TEST_F(UpdateTest, EveryRuleStepsEveryWeightAndRoundsIt) {
+TEST_F(UpdateTest, EveryRuleStepsEveryWeight) {
   Executor executor(2);
   const auto kernels = samples::make_update(executor);
   const UpdateStep step{0.01f, 1e-3f, 1e-4f, 2.0f, 3.0f};
@@ -206,7 +206,6 @@ TEST_F(UpdateTest, EveryRuleStepsEveryWeightAndRoundsIt) {
         samples::fill_normal(g.view(), random_);
         PaddedMatrix<float> expected = w;
         State state(g), expected_state(g);
-        PaddedMatrix<Bfloat16> bf16(rows, cols, padding);
         std::visit(
             [&](const auto& rule_value) {
               for (Index r = 0; r < rows; ++r)
@@ -220,12 +219,8 @@ TEST_F(UpdateTest, EveryRuleStepsEveryWeightAndRoundsIt) {
                 }
             },
             rule);
-        kernels->update(rule, step, w.view(), g.view(), state.views(), bf16.view());
+        kernels->update(rule, step, w.view(), g.view(), state.views());
         EXPECT_TRUE(w.same_bits(expected) && state.same_bits(expected_state));
-        for (Index r = 0; r < rows; ++r)
-          for (Index c = 0; c < cols; ++c)
-            ASSERT_EQ(bf16(r, c).bits, Bfloat16::rounded(expected(r, c)).bits);
-        EXPECT_TRUE(bf16.padding_is_intact());
       }
 }
 
@@ -309,9 +304,6 @@ TEST_F(UpdateTest, ShapesThatDoNotFitAreRefused) {
   auto w = random_matrix(3, 4), g = random_matrix(4, 3);
   EXPECT_THROW(kernels->update(Sgd{}, UpdateStep{}, w.view(), g.view(), {}), ShapeError);
   EXPECT_THROW(kernels->update(Adam{}, UpdateStep{}, w.view(), w.view(), {w.view(), {}}),
-               ShapeError);
-  PaddedMatrix<Bfloat16> narrow(3, 3);
-  EXPECT_THROW(kernels->update(Sgd{}, UpdateStep{}, w.view(), w.view(), {}, narrow.view()),
                ShapeError);
   EXPECT_THROW(kernels->norms(w.view(), nullptr, nullptr), ShapeError);
 }

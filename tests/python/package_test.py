@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The package as such: what it is, what importing it loads."""
 import inspect
+import json
+import pathlib
 import re
 import subprocess
 import sys
@@ -34,6 +36,15 @@ def test_modules_are_there_without_an_import_of_their_own():
             "hasattr(norn, 'nothing'))")
     told = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout
     assert told.split() == ["Autoencoder", "True", "True", "transform", "False"]
+
+
+def test_precisions_are_those_of_trainer():
+    """Each docstring that lists them lists all."""
+    folder = pathlib.Path(norn.__file__).parent
+    known = json.loads((folder / "tune/trial_options.json").read_text(encoding="utf-8"))["--precision"].split("|")
+    lists = [re.findall(r'"(\w+)"', line) for file in folder.rglob("*.py")
+             for line in re.findall(r"^ +precision: .*", file.read_text(encoding="utf-8"), re.M) if '"' in line and "=" not in line]
+    assert len(lists) >= 4 and all(names == known for names in lists)
 
 
 def test_settings_are_those_of_trainer(programs):

@@ -29,7 +29,7 @@ struct Planned {
     StepSettings settings = training_settings(recipe, graph);
     settings.purpose = purpose;
     settings.device.is_host = false;
-    settings.device.casts_operands = true;
+    settings.device.precision = Precision::bf16;
     settings.device.computes_in_bf16 = in_bf16;
     return settings;
   }
@@ -144,8 +144,7 @@ TEST(Bf16Layers, LeaveTilesOfFloatsToTf32) {
     recipe.network.layers[2].extent[0] = filters;
     const Graph graph = make_graph(recipe.network, recipe.shapes(), "test");
     StepSettings settings = Planned::settings(recipe, graph, !in_tf32, Pass::training);
-    settings.device.casts_operands = !in_tf32;
-    settings.device.transposes_operands = in_tf32;
+    settings.device.precision = in_tf32 ? Precision::tf32 : Precision::bf16;
     const StepFacts facts(graph, settings);
     return tiles_filled(facts, facts.matrices(2)[0], product);
   };

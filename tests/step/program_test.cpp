@@ -320,7 +320,7 @@ TEST(StepProgram, LayersByExampleHaveBf16CopiesForLayersByUnitAlone) {
   for (const Recipe& recipe : all_recipes()) {
     const Compiled step(recipe, 3, 1, true);
     StepSettings settings = Compiled::settings(recipe, step.graph, 3, 1, true);
-    settings.device.casts_operands = true;
+    settings.device.precision = Precision::bf16;
     const StepFacts facts(step.graph, settings);
     const StepTensors tensors(facts);
     for (int layer = 0; layer < int(step.graph.network.layers.size()); ++layer) {

@@ -76,7 +76,7 @@ class RankAtWork {
       : facts_(facts), state_(facts, context), data_(recipe) {
     for (int edge = 0; edge < facts.edges(); ++edge) {
       if (!state_.weights[edge]) continue;
-      const MatrixView<float> values = state_.weights[edge]->values();
+      const MatrixView<float> values = state_.weights[edge]->floats();
       std::mt19937 random(unsigned(17 + edge));
       for (Index i = 0; i < values.size(); ++i)
         values.data[i] = std::uniform_real_distribution<float>(-0.1f, 0.1f)(random);
@@ -288,9 +288,8 @@ TEST(TensorUses, LiveFromAWriteToARead) {
         StepSettings settings = settings_of(recipe, graph, 0, ranks, 1);
         settings.device.is_host = device == 0;
         settings.device.fuses = settings.exchanges = device > 0;
-        settings.device.casts_operands = device == 1 || device == 3;
+        if (device > 0) settings.device.precision = device == 2 ? Precision::tf32 : Precision::bf16;
         settings.device.computes_in_bf16 = device == 3;
-        settings.device.transposes_operands = device == 2;
         const StepFacts facts(graph, settings);
         StepTensors tensors(facts);
         const Program program = compile_training(facts);

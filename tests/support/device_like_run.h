@@ -20,8 +20,9 @@ inline Outcome run_in(Memory& memory, const Recipe& recipe, int ranks) {
     Kernels kernels = make_cpu_kernels(executor);
     kernels.block_rule = recipe.blocks;
     // Made, though nothing reads them. Bf16 ones would be all that ranks send each other.
-    kernels.transposes_operands = !memory.is_host();
-    kernels.casts_operands = !memory.is_host() && communicator.size() == 1;
+    if (!memory.is_host()) kernels.precision.multiply = NumberFormat::tf32;
+    if (!memory.is_host() && communicator.size() == 1)
+      kernels.precision.store = NumberFormat::bfloat16;
     const Context context{Compute{executor, kernels, memory}, communicator,
                           make_staged_collectives(communicator, memory, *kernels.queue), Log()};
     Network network(make_graph(recipe.network, recipe.shapes(), recipe.name), recipe.shapes(),

@@ -2,18 +2,18 @@
 // Every parameter by its place in model files, whatever the engine stores.
 #include "tests/support/engine_parameters.h"
 
+#include "src/nn/stored_weights.h"
+
 namespace norn::test {
 namespace {
 
 // Calls edit(values) with a matrix in main memory, as stored, and puts it back.
 template <typename Edit>
-void edit_values(Memory& memory, MatrixView<float> values, const Edit& edit) {
-  Matrix<float> copy(values.rows, values.cols);
-  const std::size_t row = std::size_t(values.cols) * sizeof(float);
-  const std::size_t stride = std::size_t(values.stride) * sizeof(float);
-  memory.read_rows(values.data, stride, copy.view().data, row, row, std::size_t(values.rows));
+void edit_values(Memory& memory, const WeightView& values, const Edit& edit) {
+  Matrix<float> copy(values.rows(), values.cols());
+  read_weights(memory, values, copy.view());
   edit(copy.view());
-  memory.write_rows(values.data, stride, copy.view().data, row, row, std::size_t(values.rows));
+  write_weights(memory, copy.view(), values);
 }
 
 // Calls move(double& of the reference, float& of the engine) for every parameter.

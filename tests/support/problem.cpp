@@ -161,8 +161,7 @@ std::vector<ParameterShape> parameter_shapes(const NetworkDescriptor& network) {
   StepTensors(facts).for_each_parameter(
       facts,
       [&](int edge, Weights& weights) {
-        shapes.push_back(
-            {edge, -1, weights.tensor(), weights.tensor().rows * weights.tensor().cols});
+        shapes.push_back({edge, -1, {}, weights.rows() * weights.cols()});
       },
       [&](int layer, HeldBuffer<float>& vector) {
         shapes.push_back({-1, layer, vector.tensor(), vector.tensor().rows});

@@ -30,12 +30,12 @@ std::unique_ptr<Runtime> make_test_runtime(int, int max_steps_in_flight) {
 }
 
 double tolerance_factor() {
-  switch (test_precision()) {
-    case Precision::fp32:
+  switch (test_precision().multiply) {
+    case NumberFormat::float32:
       return 1.0;
-    case Precision::tf32:
+    case NumberFormat::tf32:
       return 1e3;
-    case Precision::bf16:
+    case NumberFormat::bfloat16:
       return 1e4;
   }
   return 1.0;

@@ -28,10 +28,8 @@ void RunOptions::add_to(CommandLine& line) {
   kind.for_trials = true;
   line.option("--gpu", "", "N", gpu,
               "which GPU, from 0, of all ranks; without it the ranks of a machine take turns");
-  std::vector<std::string> precisions;
-  for (const Precision one : kPrecisions) precisions.emplace_back(name_of(one));
   Option& products =
-      line.choice("--precision", "", std::move(precisions), precision,
+      line.choice("--precision", "", precision_names(), precision,
                   "operands of dense products on a GPU; weights and sums are float32 in each");
   noted(products, precision_given);
   products.for_trials = true;

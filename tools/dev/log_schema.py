@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Prints configs/schema/log.schema.json with the metrics of python/norn/report/metrics.json; the rest of it is written by hand."""
+"""Prints configs/schema/log.schema.json with the metrics of python/norn/report/metrics.json and the precisions of the trainer's option;
+the rest of it is written by hand."""
 import json
 import pathlib
 
@@ -19,6 +20,10 @@ def main():
     items = validation["properties"]["metrics"]["items"]
     items["required"] = ["k", *(metric["name"] for metric in metrics)]
     items["properties"] = {"k": items["properties"]["k"], **{metric["name"]: of_metric(metric) for metric in metrics}}
+    options = json.loads((ROOT / "python/norn/tune/trial_options.json").read_text(encoding="utf-8"))
+    for event in schema["oneOf"]:
+        if "precision" in event["properties"]:
+            event["properties"]["precision"]["enum"] = options["--precision"].split("|")
     print(json.dumps(schema, indent=2, ensure_ascii=False))
 
 

@@ -152,7 +152,7 @@ double measure_products(int device, Precision precision,
   Matrix<Bfloat16> bf16;
   fill(*kernels.update, x.view());
   DenseOperand operand(x.view());
-  if (kernels.casts_operands) {
+  if (kernels.precision.casts_operands()) {
     bf16 = Matrix<Bfloat16>(side, side, gpu.memory());
     kernels.pointwise->cast_to_bf16(x.view(), bf16.view());
     operand.bf16 = bf16.view();

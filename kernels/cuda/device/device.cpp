@@ -110,9 +110,8 @@ Kernels CudaDevice::make_kernels() {
   kernels.queue = std::make_unique<cuda::DeviceQueue>(
       state_->main.handle, state_->prefetch.handle, &state_->main.left_free, state_->options.graphs,
       state_->options.max_steps_in_flight);
-  kernels.casts_operands = state_->options.precision == Precision::bf16;
-  kernels.computes_in_bf16 = kernels.casts_operands && cuda::device_reads_windows();
-  kernels.transposes_operands = state_->options.precision == Precision::tf32;
+  kernels.precision = state_->options.precision;
+  kernels.computes_in_bf16 = kernels.precision.casts_operands() && cuda::device_reads_windows();
   kernels.block_rule = cuda_block_rule();
   return kernels;
 }

@@ -35,13 +35,11 @@ class CudaFused final : public FusedKernels {
   void begin_totals() override { output_workspace_.pending.clear(); }
   void add_totals() override { cuda::add_totals(stream_, output_workspace_); }
   bool update(const UpdateRule& rule, const UpdateStep& step, DenseOperand delta, DenseOperand x,
-              float scale, MatrixView<float> w, SlotViews slot, MatrixView<Bfloat16> bf16,
-              Index block) override {
+              float scale, WeightView w, SlotViews slot, Index block) override {
     if (stream_.precision != Precision::bf16)
-      return update_in_product(rule, step, delta, x, scale, w, block);
+      return update_in_product(rule, step, delta, x, scale, w.floats, block);
     // The tiles of our own kernel do not know of each other, whatever blocks they are of.
-    return usable_ &&
-           update_bfloat16(stream_, rule, step, delta.bf16, x.bf16, scale, w, slot, bf16);
+    return usable_ && update_bfloat16(stream_, rule, step, delta.bf16, x.bf16, scale, w, slot);
   }
 
  private:

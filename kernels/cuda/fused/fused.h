@@ -13,7 +13,7 @@ namespace norn::cuda {
 /// FusedKernels::update in bfloat16.
 bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateStep& step,
                      MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x, float scale,
-                     MatrixView<float> w, SlotViews slot, MatrixView<Bfloat16> bf16);
+                     WeightView w, SlotViews slot);
 
 /// What the units of a row of a SoftMax layer have in common.
 struct alignas(16) SoftMaxTileRow {

@@ -10,8 +10,6 @@
 
 #include <algorithm>
 
-#include <cuda_bf16.h>
-
 namespace norn::cuda {
 namespace {
 
@@ -39,8 +37,9 @@ template <class Rule>
 struct UpdateTask {
   TileOperands operands;
   WeightMaps<Rule::slots> maps;
-  MatrixView<float> weights[1 + Rule::slots];  ///< and their state
-  MatrixView<Bfloat16> bf16;
+  MatrixView<Bfloat16> high;
+  MatrixView<std::int16_t> low;
+  MatrixView<float> slot[kHeldSlots<Rule>];
   float scale;
   UpdateStep step;
   Rule rule;
@@ -94,13 +93,13 @@ class WarpUpdate {
 
   __device__ WarpUpdate(const UpdateTask<Rule>& task, TilePlace place)
       : task_(task),
-        rows_(place.col + 4 * int(threadIdx.x % 32) < task.weights[0].cols
-                  ? int(min(task.weights[0].rows - place.row, Index(Tile::kRows)))
+        rows_(place.col + 4 * int(threadIdx.x % 32) < task.high.cols
+                  ? int(min(task.high.rows - place.row, Index(Tile::kRows)))
                   : 0),
-        w_(task.weights[0], place),
-        bf16_(task.bf16, place) {
+        high_(task.high, place),
+        low_(task.low, place) {
 #pragma unroll
-    for (int s = 0; s < Rule::slots; ++s) slot_[s] = LaneRows<float>(task.weights[1 + s], place);
+    for (int s = 0; s < Rule::slots; ++s) slot_[s] = LaneRows<float>(task.slot[s], place);
   }
 
   /// Two rows of the ring's next batch, which is the tile's `batch`-th.
@@ -111,9 +110,9 @@ class WarpUpdate {
     ring.wait();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
-      unpack(ring.read(0, first + i), w + 4 * i);
+      unpack(ring.read_weights(first + i), w + 4 * i);
 #pragma unroll
-      for (int s = 0; s < Rule::slots; ++s) unpack(ring.read(1 + s, first + i), state[s] + 4 * i);
+      for (int s = 0; s < Rule::slots; ++s) unpack(ring.read_state(s, first + i), state[s] + 4 * i);
       unpack(reinterpret_cast<const float4*>(gradients + i * kStagedStride)[threadIdx.x % 32],
              g + 4 * i);
     }
@@ -141,21 +140,20 @@ class WarpUpdate {
                         const float (&state)[kHeldSlots<Rule>][8]) const {
     if (row >= rows_) return;
     const float* w = weights + from;
-    w_.store(row, packed(w));
+    uint2 high, low;
+    split_pair(w[0], w[1], high.x, low.x);
+    split_pair(w[2], w[3], high.y, low.y);
+    high_.store(row, high);
+    low_.store(row, low);
 #pragma unroll
     for (int s = 0; s < Rule::slots; ++s) slot_[s].store(row, packed(state[s] + from));
-    if (task_.bf16.data == nullptr) return;
-    const __nv_bfloat162 low = __floats2bfloat162_rn(w[0], w[1]);
-    const __nv_bfloat162 high = __floats2bfloat162_rn(w[2], w[3]);
-    bf16_.store(row, uint2{*reinterpret_cast<const unsigned*>(&low),
-                           *reinterpret_cast<const unsigned*>(&high)});
   }
 
   const UpdateTask<Rule>& task_;
   int rows_;  ///< of the tile that are inside the matrix where this lane's columns are
-  LaneRows<float> w_;
+  LaneRows<Bfloat16> high_;
+  LaneRows<std::int16_t> low_;
   LaneRows<float> slot_[kHeldSlots<Rule>];
-  LaneRows<Bfloat16> bf16_;
 };
 
 /// The warp's rows of part kPart of the sums: 8 * (kPart % 2) and 7 more of half kPart / 2.
@@ -257,13 +255,14 @@ bool suits_fours(const MatrixView<T>& m) {
 
 template <class Rule>
 bool supports(const UpdateTask<Rule>& task) {
-  for (int i = 0; i <= Rule::slots; ++i)
-    if (!can_map(task.weights[i]) || !suits_fours(task.weights[i])) return false;
-  return task.weights[0].cols % 4 == 0 && (task.bf16.data == nullptr || suits_fours(task.bf16));
+  const auto suits = [](const auto& m) { return can_map(m) && suits_fours(m); };
+  bool all = suits(task.high) && suits(task.low) && task.high.cols % 4 == 0;
+  for (int s = 0; s < Rule::slots; ++s) all = all && suits(task.slot[s]);
+  return all;
 }
 
 template <class Tile>
-TileOrder order_of(const MatrixView<float>& w) {
+TileOrder order_of(const MatrixView<Bfloat16>& w) {
   const auto clusters = [](Index size, int tile) { return int((size + tile - 1) / tile); };
   TileOrder order;
   order.inner = order.group = clusters(w.cols, kTile * Tile::kClusterCols);
@@ -280,7 +279,7 @@ int resident() {
 
 template <class Tile, class Rule>
 void launch_tiles(const Stream& stream, UpdateTask<Rule> task) {
-  task.operands.order = order_of<Tile>(task.weights[0]);
+  task.operands.order = order_of<Tile>(task.high);
   // Tiles are dealt out to all clusters: those that have to wait for room would double the time.
   const int free = stream.left_free ? *stream.left_free : 0;
   const std::int64_t clusters = std::min<std::int64_t>(
@@ -293,8 +292,10 @@ void launch_tiles(const Stream& stream, UpdateTask<Rule> task) {
 template <class Rule>
 bool launch(const Stream& stream, UpdateTask<Rule> task) {
   if (!supports(task)) return false;
-  for (int i = 0; i <= Rule::slots; ++i)
-    task.maps.of[i] = map_rows(task.weights[i], kBatchRows, kTile);
+  task.maps.high = map_rows(task.high, kBatchRows, kTile);
+  task.maps.low = map_rows(task.low, kBatchRows, kTile);
+  for (int s = 0; s < Rule::slots; ++s)
+    task.maps.slot[s] = map_rows(task.slot[s], kBatchRows, kTile);
   // Small tiles need more copies of operands: products of many examples are bound by these, and
   // there is little to gain where an update reads only weights.
   // Four rounds of them last as long as two of large ones.
@@ -303,7 +304,7 @@ bool launch(const Stream& stream, UpdateTask<Rule> task) {
   if constexpr (Rule::slots > 0) {
     const int free = stream.left_free ? *stream.left_free : 0;
     if (task.operands.steps <= kMostSteps &&
-        order_of<SmallTile>(task.weights[0]).count() <=
+        order_of<SmallTile>(task.high).count() <=
             kFewRounds * (resident<SmallTile, Rule>() - free / kBlocks)) {
       launch_tiles<SmallTile>(stream, task);
       return true;
@@ -317,8 +318,9 @@ bool launch(const Stream& stream, UpdateTask<Rule> task) {
 
 bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateStep& step,
                      MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x, float scale,
-                     MatrixView<float> w, SlotViews slot, MatrixView<Bfloat16> bf16) {
-  if (w.cols < kSmallest || x.rows < kSmallest) return false;  // any units: a rank may own few
+                     WeightView w, SlotViews slot) {
+  if (!w.is_split() || w.cols() < kSmallest || x.rows < kSmallest)
+    return false;  // any units: a rank may own few
   if (!can_map(delta) || !can_map(x)) return false;
   TileOperands operands;
   operands.a = map_boxes(delta);
@@ -326,8 +328,9 @@ bool update_bfloat16(const Stream& stream, const UpdateRule& rule, const UpdateS
   operands.steps = int((x.rows + kTileDepth - 1) / kTileDepth);
   return std::visit(
       [&](const auto& r) {
-        UpdateTask<std::remove_cvref_t<decltype(r)>> task{operands, {}, {w}, bf16, scale, step, r};
-        std::copy_n(slot.begin(), std::remove_cvref_t<decltype(r)>::slots, task.weights + 1);
+        using Rule = std::remove_cvref_t<decltype(r)>;
+        UpdateTask<Rule> task{operands, {}, w.high, w.low, {}, scale, step, r};
+        std::copy_n(slot.begin(), kHeldSlots<Rule>, task.slot);
         return launch(stream, task);
       },
       rule);

@@ -68,6 +68,9 @@ bool can_map(MatrixView<const Bfloat16> matrix) {
 bool can_map(MatrixView<const float> matrix) {
   return fits(matrix);
 }
+bool can_map(MatrixView<const std::int16_t> matrix) {
+  return fits(matrix);
+}
 
 CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix) {
   return map_boxes(matrix, 64, 64);
@@ -87,6 +90,15 @@ CUtensorMap map_boxes_of_each(MatrixView<const float> matrices, Index rows, int 
 }
 CUtensorMap map_rows(MatrixView<const float> matrix, int rows, int cols) {
   return encode(matrix, {CU_TENSOR_MAP_DATA_TYPE_FLOAT32, cuuint32_t(cols), cuuint32_t(rows),
+                         CU_TENSOR_MAP_SWIZZLE_NONE});
+}
+// Halves of weights are moved as they are, whatever they stand for.
+CUtensorMap map_rows(MatrixView<const Bfloat16> matrix, int rows, int cols) {
+  return encode(matrix, {CU_TENSOR_MAP_DATA_TYPE_UINT16, cuuint32_t(cols), cuuint32_t(rows),
+                         CU_TENSOR_MAP_SWIZZLE_NONE});
+}
+CUtensorMap map_rows(MatrixView<const std::int16_t> matrix, int rows, int cols) {
+  return encode(matrix, {CU_TENSOR_MAP_DATA_TYPE_UINT16, cuuint32_t(cols), cuuint32_t(rows),
                          CU_TENSOR_MAP_SWIZZLE_NONE});
 }
 CUtensorMap map_operand_boxes(MatrixView<const float> matrix, int rows) {

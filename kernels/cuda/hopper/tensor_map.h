@@ -4,6 +4,8 @@
 #include "norn/tensor/views.h"
 #include "src/base/bfloat16.h"
 
+#include <cstdint>
+
 #include <cuda.h>
 
 /// Descriptions of matrices for the bulk tensor copy engine.
@@ -13,6 +15,7 @@ namespace norn::cuda {
 /// its sizes fit.
 bool can_map(MatrixView<const Bfloat16> matrix);
 bool can_map(MatrixView<const float> matrix);
+bool can_map(MatrixView<const std::int16_t> matrix);
 
 /// A matrix that is copied in boxes of 64 columns x 64 rows with the 128-byte swizzle. What lies
 /// outside the matrix is read as zero and not written.
@@ -25,9 +28,11 @@ CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix, int rows, int cols);
 CUtensorMap map_boxes_of_each(MatrixView<const Bfloat16> matrices, Index rows);
 CUtensorMap map_boxes_of_each(MatrixView<const float> matrices, Index rows, int box_rows);
 
-/// The same for floats, in boxes of whole rows of a tile: `cols` (at most 256) columns x `rows`
-/// rows, not swizzled.
+/// The same in boxes of whole rows of a tile: `cols` (at most 256) columns x `rows` rows, not
+/// swizzled.
 CUtensorMap map_rows(MatrixView<const float> matrix, int rows, int cols);
+CUtensorMap map_rows(MatrixView<const Bfloat16> matrix, int rows, int cols);
+CUtensorMap map_rows(MatrixView<const std::int16_t> matrix, int rows, int cols);
 
 /// The same in boxes of 32 columns x 64 rows, swizzled: operands, which are rounded to tf32 on the
 /// way, and results. Operands also in boxes of other rows.

@@ -4,6 +4,7 @@
 #include "kernels/cuda/elements/row_group.cuh"
 #include "kernels/cuda/families.h"
 #include "kernels/cuda/update/rule_step.cuh"
+#include "kernels/cuda/update/weight_access.cuh"
 #include "kernels/update.h"
 
 #include <algorithm>
@@ -11,18 +12,17 @@
 namespace norn::cuda {
 namespace {
 
-/// Bytes a weight: 12 and 8 a slot, 2 for the bf16 copy.
-template <typename Rule>
+/// Bytes a weight: 12 and 8 a slot.
+template <typename Rule, typename Weights>
 struct UpdateWork {
   Rule rule;
   UpdateStep step;
-  MatrixView<float> w;
+  Weights w;
   MatrixView<const float> g;
   MatrixView<float> slot[kHeldSlots<Rule>];
-  MatrixView<Bfloat16> bf16;
   template <int n, int kStep>
   __device__ void at(Index r, Index c) const {
-    Pack<float, n> weight = load<n, kStep>(w.row(r) + c);
+    Pack<float, n> weight = w.template read<n, kStep>(r, c);
     Pack<float, n> gradient = load<n, kStep>(g.row(r) + c);
     clip_some(step, gradient.value);
     float state[kHeldSlots<Rule>][n] = {};
@@ -33,7 +33,7 @@ struct UpdateWork {
       for (int i = 0; i < n; ++i) state[s][i] = pack.value[i];
     }
     step_some(rule, step, weight.value, gradient.value, state);
-    store<n, kStep>(w.row(r) + c, weight);
+    w.template write<n, kStep>(r, c, weight);
 #pragma unroll
     for (int s = 0; s < Rule::slots; ++s) {
       Pack<float, n> pack;
@@ -41,7 +41,24 @@ struct UpdateWork {
       for (int i = 0; i < n; ++i) pack.value[i] = state[s][i];
       store<n, kStep>(slot[s].row(r) + c, pack);
     }
-    if (bf16.data != nullptr) store_bf16<n, kStep>(bf16.row(r) + c, weight);
+  }
+};
+
+/// Between floats and halves.
+struct JoinWork {
+  SplitWeights w;
+  MatrixView<float> floats;
+  template <int n, int kStep>
+  __device__ void at(Index r, Index c) const {
+    store<n, kStep>(floats.row(r) + c, w.template read<n, kStep>(r, c));
+  }
+};
+struct SplitWork {
+  MatrixView<const float> floats;
+  SplitWeights w;
+  template <int n, int kStep>
+  __device__ void at(Index r, Index c) const {
+    w.template write<n, kStep>(r, c, load<n, kStep>(floats.row(r) + c));
   }
 };
 
@@ -189,21 +206,20 @@ struct Norms {
 };
 
 /// kRun: the matrix is one run that may be read in packs.
-template <bool kRun>
+template <bool kRun, typename Weights>
 __global__ void __launch_bounds__(kNormThreads)
-    norms_kernel(const MatrixView<const float> w, double* partial) {
-  const Index size = w.size();
+    norms_kernel(const Weights w, const Index size, const Index cols, double* partial) {
   const Index step = Index(gridDim.x) * kNormThreads * 4;
   Norms sum;
 #pragma unroll 4
   for (Index e = (Index(blockIdx.x) * kNormThreads + threadIdx.x) * 4; e < size; e += step) {
     if (kRun && e + 4 <= size) {
-      const Pack<float, 4> x = load<4>(w.data + e);
+      const Pack<float, 4> x = w.template read<4, 1>(0, e);
 #pragma unroll
       for (int i = 0; i < 4; ++i) sum.add(x.value[i]);
     } else {
       const Index last = e + 4 < size ? e + 4 : size;
-      for (Index i = e; i < last; ++i) sum.add(w(i / w.cols, i % w.cols));
+      for (Index i = e; i < last; ++i) sum.add(w.template read<1, 1>(i / cols, i % cols).value[0]);
     }
   }
   const double squares = reduce_threads<kNormThreads>(sum.squares, Plus{});
@@ -231,19 +247,36 @@ class CudaUpdate final : public UpdateKernels {
       : stream_(stream), partial_(stream.memory), factor_(stream.memory) {}
 
  private:
-  void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> bf16) override {
+  /// body(weights), as the kernels take them.
+  template <typename Body>
+  static void with_weights(const WeightView& w, const Body& body) {
+    w.is_split() ? body(SplitWeights{w.high, w.low}) : body(FloatWeights{w.floats});
+  }
+
+  void do_update(const UpdateRule& rule, const UpdateStep& step, WeightView w,
+                 MatrixView<const float> g, SlotViews slot) override {
     std::fill(slot.begin() + slots_of(rule), slot.end(), MatrixView<float>{});
-    const Elements elements =
-        std::apply([&](const auto&... s) { return elements_of<4>(w, g, s..., bf16); }, slot);
-    std::visit(
-        [&](const auto& r) {
-          using Rule = std::remove_cvref_t<decltype(r)>;
-          UpdateWork<Rule> work{r, step, w, g, {}, bf16};
-          std::copy_n(slot.begin(), kHeldSlots<Rule>, work.slot);
-          run_elements<4>(stream_, "update", elements, work);
-        },
-        rule);
+    const Elements elements = std::apply(
+        [&](const auto&... s) { return elements_of<4>(g, w.floats, w.high, w.low, s...); }, slot);
+    with_weights(w, [&](const auto& weights) {
+      std::visit(
+          [&](const auto& r) {
+            using Rule = std::remove_cvref_t<decltype(r)>;
+            UpdateWork<Rule, std::remove_cvref_t<decltype(weights)>> work{r, step, weights, g, {}};
+            std::copy_n(slot.begin(), kHeldSlots<Rule>, work.slot);
+            run_elements<4>(stream_, "update", elements, work);
+          },
+          rule);
+    });
+  }
+
+  void do_join(WeightView w, MatrixView<float> floats) override {
+    run_elements<4>(stream_, "join", elements_of<4>(floats, w.high, w.low),
+                    JoinWork{{w.high, w.low}, floats});
+  }
+  void do_split(MatrixView<const float> floats, WeightView w) override {
+    run_elements<4>(stream_, "split", elements_of<4>(floats, w.high, w.low),
+                    SplitWork{floats, {w.high, w.low}});
   }
 
   void do_update_vectors(const UpdateRule& rule, const UpdateStep& step,
@@ -346,15 +379,19 @@ class CudaUpdate final : public UpdateKernels {
     scale_by_columns("scale_columns", factor, w);
   }
 
-  void do_norms(MatrixView<const float> w, double* squares, double* magnitudes) override {
-    const auto parts =
-        int(blocks_for(w.size(), int(kElementsOfNormBlock), Index(kMaximumNormBlocks)));
+  void do_norms(WeightView w, double* squares, double* magnitudes) override {
+    const Index size = w.floats.size();
+    const auto parts = int(blocks_for(size, int(kElementsOfNormBlock), Index(kMaximumNormBlocks)));
     double* partial = partial_.reserve(2 * Index(kMaximumNormBlocks));
-    MatrixView<const float> run{w.data, 1, w.size(), w.size()};
-    if ((w.stride == w.cols || w.rows <= 1) && is_packable<4>(run))
-      norms_kernel<true><<<unsigned(parts), kNormThreads, 0, stream_.stream>>>(run, partial);
-    else
-      norms_kernel<false><<<unsigned(parts), kNormThreads, 0, stream_.stream>>>(w, partial);
+    const Elements elements = elements_of<4>(w.floats, w.high, w.low);
+    with_weights(w, [&](const auto& weights) {
+      if (elements.rows <= 1 && elements.is_packable)
+        norms_kernel<true><<<unsigned(parts), kNormThreads, 0, stream_.stream>>>(weights, size,
+                                                                                 w.cols(), partial);
+      else
+        norms_kernel<false><<<unsigned(parts), kNormThreads, 0, stream_.stream>>>(
+            weights, size, w.cols(), partial);
+    });
     check_launch("norms");
     finish_norms_kernel<<<1, kMaximumNormBlocks, 0, stream_.stream>>>(partial, parts, squares,
                                                                       magnitudes);

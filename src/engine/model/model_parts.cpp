@@ -3,6 +3,7 @@
 #include "src/engine/model/model_parts.h"
 
 #include "norn/base/error.h"
+#include "src/nn/stored_weights.h"
 
 #include <algorithm>
 
@@ -46,33 +47,30 @@ Range stored_rows(const WeightShape& shape, Index first, Index count) {
 // where they are.
 class OwnRows {
  public:
-  OwnRows(const WeightShape& shape, Memory& memory, MatrixView<float> stored, Range rows)
+  OwnRows(const WeightShape& shape, Memory& memory, const WeightView& stored, Range rows)
       : memory_(memory),
         device_(shape.by_destination
                     ? stored.columns(rows.begin, rows.count())
                     : stored.row_range(rows.begin - (shape.by_source ? shape.mine.begin : 0),
                                        rows.count())),
-        host_(device_) {
-    if (memory.is_host()) return;
-    copy_ = Matrix<float>(device_.rows, device_.cols);
+        is_copy_(!memory.is_host() || stored.is_split()),
+        host_(device_.floats) {
+    if (!is_copy_) return;
+    copy_ = Matrix<float>(device_.rows(), device_.cols());
     host_ = copy_.view();
   }
   MatrixView<float> host() const { return host_; }
   void read() {
-    if (!memory_.is_host())
-      memory_.read_rows(device_.data, bytes(device_.stride), host_.data, bytes(host_.stride),
-                        bytes(host_.cols), std::size_t(host_.rows));
+    if (is_copy_) read_weights(memory_, device_, host_);
   }
   void write() {
-    if (!memory_.is_host())
-      memory_.write_rows(device_.data, bytes(device_.stride), host_.data, bytes(host_.stride),
-                         bytes(host_.cols), std::size_t(host_.rows));
+    if (is_copy_) write_weights(memory_, host_, device_);
   }
 
  private:
-  static std::size_t bytes(Index elements) { return std::size_t(elements) * sizeof(float); }
   Memory& memory_;
-  MatrixView<float> device_;
+  WeightView device_;
+  bool is_copy_;
   MatrixView<float> host_;
   Matrix<float> copy_;
 };

@@ -4,6 +4,7 @@
 
 #include "norn/base/error.h"
 #include "src/engine/network/network_parts.h"
+#include "src/nn/stored_weights.h"
 
 #include <fmt/format.h>
 
@@ -155,7 +156,7 @@ std::vector<NetworkArray> Network::state_arrays(int layer) {
   const auto add = [&](const Tensor& tensor, float* values) {
     arrays.push_back({&tensor, reinterpret_cast<std::byte*>(values)});
   };
-  add(room.rows, unit.connections[0].weights().values().data);
+  add(room.rows, unit.connections[0].weights().floats().data);
   add(room.last, unit.bias.value.data());
   return arrays;
 }
@@ -197,9 +198,13 @@ void Network::initialise(std::uint64_t seed) {
     (rows_are_mine ? place.first_source : place.first_destination) = shape.mine.begin;
     place.sources = matrix.rows_are_outputs ? matrix.outputs : matrix.inputs;
     place.destinations = matrix.rows_are_outputs ? matrix.inputs : matrix.outputs;
-    compute.kernels.update->initialise(
-        parts_->facts.layer(parts_->facts.edge(e).destination).init.scheme,
-        Philox::stream(seed, RandomPurpose::weights, std::uint32_t(e)), place, weights->values());
+    const Initializer& scheme = parts_->facts.layer(parts_->facts.edge(e).destination).init.scheme;
+    const Philox random = Philox::stream(seed, RandomPurpose::weights, std::uint32_t(e));
+    edit_rows(compute, weights->values(), [&](Index first, MatrixView<float> rows) {
+      WeightPlace here = place;
+      (place.by_destination ? here.first_destination : here.first_source) += first;
+      compute.kernels.update->initialise(scheme, random, here, rows);
+    });
     weights->cast_to_bf16(compute);
   }
 }

@@ -303,7 +303,8 @@ class Planner {
       bytes += Index(double(examples) * (known * sizeof(Column) + 8.0));
     }
     const Index searched = Predictor::searched_units(longest);
-    if (settings_.on_gpu() && settings_.device.casts_operands && searched <= SearchSize::kLongest) {
+    if (settings_.on_gpu() && settings_.device.precision.casts_operands() &&
+        searched <= SearchSize::kLongest) {
       bytes += list(searched) + kKeyBytes * examples * SearchSize::capacity(searched);
       longest = searched;
     }

@@ -12,12 +12,6 @@
 namespace norn {
 namespace {
 
-Precision precision_of(const PlanSettings& settings) {
-  return settings.device.casts_operands        ? Precision::bf16
-         : settings.device.transposes_operands ? Precision::tf32
-                                               : Precision::fp32;
-}
-
 // Adds to the stage of that name.
 void add(std::vector<StagePlan>& stages, const StagePlan& part) {
   const auto found = std::find_if(stages.begin(), stages.end(), [&](const StagePlan& stage) {
@@ -107,7 +101,7 @@ StepPlan plan_step(const Graph& graph, const PlanSettings& settings,
   plan.batch = settings.batch;
   const StepFacts facts(graph, step_settings(graph, settings));
   const std::vector<step::OpCost> costs = step::costs_of(step::compile_training(facts), facts);
-  const StepTimes times(machine, precision_of(settings));
+  const StepTimes times(machine, settings.device.precision);
   for (const step::OpCost& cost : costs) {
     OpPlan& op = plan.ops.emplace_back(OpPlan{cost.name, cost.place, {}});
     for (const step::Work& work : cost.work) times.add_work(plan, op, work);
@@ -203,8 +197,7 @@ PlanSettings settings_on(const MachineDescription& machine, Precision precision,
   settings.lanes = device.is_gpu ? 1 : device.threads;
   settings.device = {.block_rule = device.is_gpu ? cuda_block_rule() : BlockRule{},
                      .is_host = !device.is_gpu,
-                     .casts_operands = precision == Precision::bf16,
-                     .transposes_operands = precision == Precision::tf32,
+                     .precision = precision,
                      .computes_in_bf16 = precision == Precision::bf16};
   return settings;
 }

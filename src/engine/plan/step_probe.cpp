@@ -234,7 +234,7 @@ DeviceRates measure_device(const Compute& compute) {
   Matrix<float> z = Matrix<float>::zeros(kSide, kSide, compute.memory);
   Matrix<Bfloat16> bf16;
   DenseOperand operand(x.view());
-  if (compute.kernels.casts_operands) {
+  if (compute.kernels.precision.casts_operands()) {
     bf16 = Matrix<Bfloat16>(kSide, kSide, compute.memory);
     compute.kernels.pointwise->cast_to_bf16(x.view(), bf16.view());
     operand.bf16 = bf16.view();

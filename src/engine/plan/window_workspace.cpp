@@ -18,8 +18,8 @@ class Needs {
  public:
   explicit Needs(const StepFacts& facts)
       : facts_(facts),
-        rounds_(facts.device().casts_operands),
-        reads_(rounds_ || facts.device().transposes_operands) {}
+        rounds_(facts.device().precision.casts_operands()),
+        reads_(facts.device().precision.rounds()) {}
 
   void add_edge(int edge) {
     const Window window = facts_.window(edge);

@@ -49,7 +49,7 @@ std::vector<Group> groups_of(Network& network) {
                         [vector](Index i) -> float& { return vector->data()[i]; }});
       continue;
     }
-    const MatrixView<float> values = parameter.matrix->values();
+    const MatrixView<float> values = parameter.matrix->floats();
     groups.push_back(
         {parameter.name, layer, rate, values.rows * values.cols, [values](Index i) -> float& {
            return values.data[i / values.cols * values.stride + i % values.cols];

@@ -91,7 +91,7 @@ void convolve(State& state, int layer, const OwnRows& own, MatrixView<float> z) 
   for (std::size_t c = 0; c < unit.connections.size(); ++c) {
     const Window window = state.facts.window(state.edge_of(layer, c));
     const DenseOperand x = rows_of(state, unit.source_layers[c], own.examples);
-    const MatrixView<const float> filters = unit.connections[c].weights().values();
+    const MatrixView<const float> filters = unit.connections[c].weights().floats();
     if (c == 0)
       kernels.forward_from_bias(window, x, filters, unit.bias.value.view(), z);
     else
@@ -238,14 +238,14 @@ void update_by_owner(State& state, int edge, MatrixView<const float> gradient) {
   const WeightStep step = state.weight_step(edge);
   Weights& weights = *state.weights[edge];
   if (owned.count() > 0) {
-    kernels.update(step.rule, step.now(), weights.values_of(owned), gradient,
-                   weights.slots_of(owned), {});
+    kernels.update(step.rule, step.now(), weights.floats_of(owned), gradient,
+                   weights.slots_of(owned));
     const float limit = state.facts.layer(layer).weight_norm;
     if (limit > 0.0f && !state.facts.bounds_sources_together(layer))
-      kernels.clip_row_norms(limit, weights.values_of(owned));
+      kernels.clip_row_norms(limit, weights.floats_of(owned));
   }
   if (!state.is_alone()) state.stage(kValues);
-  state.collectives().all_gather_rows(weights.values(), state.facts.shares(layer));
+  state.collectives().all_gather_rows(weights.floats(), state.facts.shares(layer));
 }
 
 namespace {

@@ -23,7 +23,8 @@ double bytes_turned(const StepFacts& facts, int edge) {
   const Window window = facts.window(edge);
   const Index filters = facts.channels(facts.edge(edge).destination);
   const Index run = ExamplePartition::make(facts.batch()).run_length();
-  if (!facts.device().transposes_operands || !window_pieces::can_turn(window, filters, run))
+  if (!facts.device().precision.transposes_operands() ||
+      !window_pieces::can_turn(window, filters, run))
     return 0.0;
   return runs_of(facts) * double(window_pieces::turned_floats(window, filters, run)) * kFloat;
 }

@@ -114,7 +114,7 @@ void FactoredRoom::cost(const StepFacts&, int layer, bool visits, OpList& ops) {
 FactorView<float> factors(State& state, int layer, Range units) {
   UnitLayer& unit = *state.units[layer];
   const Index first = units.begin - state.facts.mine(layer).begin;
-  return {unit.connections[0].weights().values_of(units),
+  return {unit.connections[0].weights().floats_of(units),
           unit.bias.value.view().range(first, units.count())};
 }
 

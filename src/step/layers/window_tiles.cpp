@@ -63,7 +63,8 @@ double gradient_of(const Window& window, Index filters) {
 double tiles_filled(const StepFacts& facts, int edge, WindowProduct product) {
   const Index filters = facts.channels(facts.edge(edge).destination);
   const bool rounds = facts.device().computes_in_bf16;
-  const bool in_tf32 = facts.device().transposes_operands && product != WindowProduct::gradient;
+  const bool in_tf32 =
+      facts.device().precision.transposes_operands() && product != WindowProduct::gradient;
   if ((!rounds && !in_tf32) || !fills_tiles(filters)) return 1.0;
   const Window window = facts.window(edge);
   const double used = double(window.taps() * window.channels) * double(filters);

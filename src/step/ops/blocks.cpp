@@ -2,6 +2,7 @@
 // Input deltas and updates, block by block.
 #include "src/step/ops/blocks.h"
 
+#include "src/nn/stored_weights.h"
 #include "src/step/ops/source_edges.h"
 
 #include <algorithm>
@@ -39,13 +40,6 @@ void send_delta(State& state, const UnitLayer& unit, const Connection& connectio
   }
 }
 
-void clip_weights(State& state, Weights& weights, Range units, float limit) {
-  const Kernels& kernels = state.kernels();
-  kernels.update->clip_row_norms(limit, weights.values_of(units));
-  if (const MatrixView<Bfloat16> bf16 = weights.bf16_of(units); !bf16.empty())
-    kernels.pointwise->cast_to_bf16(weights.values_of(units), bf16);
-}
-
 // Where the source is sparse, all own units of an output block.
 void update_weights(State& state, const LateUpdate& update, int lane) {
   const UnitLayer& unit = *state.units[update.layer];
@@ -57,7 +51,7 @@ void update_weights(State& state, const LateUpdate& update, int lane) {
               update.units, unit.block(), state.workspace[std::size_t(lane)]);
   const float limit = unit.descriptor().weight_norm;
   if (limit > 0.0f && !with.sparse_source() && !state.facts.bounds_sources_together(update.layer))
-    clip_weights(state, with.weights(), update.units, limit);
+    clip_row_norms(state.compute(), limit, with.weights().values_of(update.units));
 }
 
 void add_to_gradient(State& state, int layer, std::size_t connection, const DenseOperand& delta,

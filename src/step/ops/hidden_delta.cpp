@@ -108,7 +108,7 @@ void HiddenDelta::run(State& state) const {
 void HiddenDelta::work(const StepFacts& facts, WorkList& list) const {
   const LayerDescriptor& descriptor = facts.layer(layer);
   double each = kWord + 3.0 * kFloat;
-  if (facts.device().casts_operands) each += kBf16;
+  if (facts.device().precision.casts_operands()) each += kBf16;
   if (descriptor.batch_normalization) each += 6.0 * kFloat;
   if (descriptor.delta_norm > 0.0f) each += 3.0 * kFloat;
   list.pass("hidden delta", list.rows_of(layer) * each, facts.ranks() > 1 ? 2.0 : 1.0);

@@ -79,8 +79,8 @@ void GatherActivations::run(State& state) const {
 }
 
 void GatherActivations::traffic(const StepFacts& facts, TrafficList& list) const {
-  const bool bf16 = facts.device().casts_operands && facts.training() && !facts.is_softmax(layer) &&
-                    !facts.gives_floats(layer);
+  const bool bf16 = facts.device().precision.casts_operands() && facts.training() &&
+                    !facts.is_softmax(layer) && !facts.gives_floats(layer);
   list.gather_columns("gather activations", layer, bf16 ? kBf16 : kFloat);
 }
 
@@ -108,8 +108,8 @@ void CopyActivations::run(State& state) const {
 
 void CopyActivations::work(const StepFacts& facts, WorkList& list) const {
   double each = 0.0;
-  if (facts.device().casts_operands) each += kFloat + kBf16;
-  if (facts.device().transposes_operands) each += 2.0 * kFloat;
+  if (facts.device().precision.casts_operands()) each += kFloat + kBf16;
+  if (facts.device().precision.transposes_operands()) each += 2.0 * kFloat;
   list.pass("activation", list.batch() * double(facts.layer(layer).units()) * each);
 }
 

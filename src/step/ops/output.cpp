@@ -169,7 +169,7 @@ void OutputBlocks::work(const StepFacts& facts, WorkList& list) const {
     list.loss_product("output forward", layer, list.output_calls(layer));
   } else {
     if (!facts.keeps_z(layer)) list.pre_activations("output forward", layer);
-    const double bf16 = facts.device().casts_operands ? kBf16 : 0.0;
+    const double bf16 = facts.device().precision.casts_operands() ? kBf16 : 0.0;
     list.add({.stage = "output delta",
               .bytes = outputs * (2.0 * kFloat + bf16),
               .evaluated = outputs,

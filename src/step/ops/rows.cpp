@@ -63,7 +63,7 @@ void FinishRows::run(State& state) const {
     kernels.catch_up(step.rule, step.schedule, step.step + 1,
                      weights.row_state(weights.shape().mine));
     if (!state.facts.bounds_sources_together(layer))
-      state.kernels().update->clip_column_norms(limit, weights.values());
+      state.kernels().update->clip_column_norms(limit, weights.floats());
   }
 }
 

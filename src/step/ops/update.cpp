@@ -2,6 +2,7 @@
 // Biases, shared matrices, bounds of weights, formats of sums.
 #include "src/step/ops/update.h"
 
+#include "src/nn/stored_weights.h"
 #include "src/step/layers/by_example.h"
 #include "src/step/layers/example_edges.h"
 
@@ -91,13 +92,13 @@ void UpdateShared::run(State& state) const {
     return gradient.sum.fill_zero();
   }
   const SlotViews slots = weights.slots_of(weights.shape().mine);
-  kernels.update(step.rule, step.now(), weights.values(), g, slots, weights.bf16());
+  kernels.update(step.rule, step.now(), weights.values(), g, slots);
   const float limit = state.facts.layer(state.facts.edge(edge).destination).weight_norm;
   if (limit > 0.0f && weights.shape().by_destination)
-    kernels.clip_row_norms(limit, weights.values());
+    clip_row_norms(state.compute(), limit, weights.values());
   else if (limit > 0.0f)
-    kernels.clip_column_norms(limit, weights.values());
-  if (limit > 0.0f) weights.cast_to_bf16(state.compute());
+    kernels.clip_column_norms(limit, weights.floats());
+  weights.cast_to_bf16(state.compute());
   gradient.sum.fill_zero();
 }
 
@@ -134,13 +135,23 @@ void BoundWeights::run(State& state) const {
   buffer.fill_zero();
   for (const Connection& connection : unit.connections) {
     Weights& weights = connection.weights();
-    weights.shape().by_destination ? kernels.add_row_squares(weights.values(), squares)
-                                   : kernels.add_column_squares(weights.values(), squares);
+    if (!weights.shape().by_destination) {
+      kernels.add_column_squares(weights.floats(), squares);
+      continue;
+    }
+    edit_rows(state.compute(), weights.values(), [&](Index first, MatrixView<float> rows) {
+      kernels.add_row_squares(rows, squares.range(first, rows.rows));
+    });
   }
   for (const Connection& connection : unit.connections) {
     Weights& weights = connection.weights();
-    weights.shape().by_destination ? kernels.scale_rows(limit, squares, weights.values())
-                                   : kernels.scale_columns(limit, squares, weights.values());
+    if (!weights.shape().by_destination) {
+      kernels.scale_columns(limit, squares, weights.floats());
+      continue;
+    }
+    edit_rows(state.compute(), weights.values(), [&](Index first, MatrixView<float> rows) {
+      kernels.scale_rows(limit, squares.range(first, rows.rows), rows);
+    });
     weights.cast_to_bf16(state.compute());
   }
 }

@@ -24,6 +24,18 @@ class StagedUpdate final : public UpdateKernels {
     staged.back();
   }
 
+  /// The same for weights that may be in halves.
+  template <typename Work>
+  static void change_weights(const WeightView& w, const Work& work) {
+    if (!w.is_split()) return change(w.floats, work);
+    StagedMatrix high(w.high);
+    StagedMatrix low(w.low);
+    work(WeightView{high.view(), low.view()});
+    TestDevice::get().finish();
+    high.back();
+    low.back();
+  }
+
   template <typename Work>
   static void add(MatrixView<const float> w, VectorView<double> sums, const Work& work) {
     StagedMatrix staged_w(w);
@@ -33,18 +45,23 @@ class StagedUpdate final : public UpdateKernels {
     staged_sums.back();
   }
 
-  void do_update(const UpdateRule& rule, const UpdateStep& step, MatrixView<float> w,
-                 MatrixView<const float> g, SlotViews slot, MatrixView<Bfloat16> bf16) override {
+  void do_update(const UpdateRule& rule, const UpdateStep& step, WeightView w,
+                 MatrixView<const float> g, SlotViews slot) override {
     StagedMatrix staged_g(g);
     std::deque<StagedMatrix<float>> state;
     SlotViews views;
     for (std::size_t s = 0; s < slot.size(); ++s) views[s] = state.emplace_back(slot[s]).view();
-    StagedMatrix upper(bf16);
-    change(w, [&](auto to) {
-      kernels_->update(rule, step, to, staged_g.view(), views, upper.view());
-    });
+    change_weights(w, [&](auto to) { kernels_->update(rule, step, to, staged_g.view(), views); });
     for (const StagedMatrix<float>& s : state) s.back();
-    upper.back();
+  }
+  void do_join(WeightView w, MatrixView<float> floats) override {
+    StagedMatrix staged_floats(floats);
+    change_weights(w, [&](auto from) { kernels_->join(from, staged_floats.view()); });
+    staged_floats.back();
+  }
+  void do_split(MatrixView<const float> floats, WeightView w) override {
+    StagedMatrix staged_floats(floats);
+    change_weights(w, [&](auto to) { kernels_->split(staged_floats.view(), to); });
   }
   void do_update_vectors(const UpdateRule& rule, const UpdateStep& step,
                          std::span<const VectorUpdate> vectors) override {
@@ -87,11 +104,9 @@ class StagedUpdate final : public UpdateKernels {
     StagedVector sums(squares);
     change(w, [&](auto to) { kernels_->scale_columns(limit, sums.view(), to); });
   }
-  void do_norms(MatrixView<const float> w, double* squares, double* magnitudes) override {
-    StagedMatrix staged_w(w);
+  void do_norms(WeightView w, double* squares, double* magnitudes) override {
     StagedVector first(squares, 1), second(magnitudes, 1);
-    kernels_->norms(staged_w.view(), first.data(), second.data());
-    TestDevice::get().finish();
+    change_weights(w, [&](auto from) { kernels_->norms(from, first.data(), second.data()); });
     first.back();
     second.back();
   }
