@@ -362,8 +362,9 @@ TEST_P(ConvolutionInBf16Test, HasTheBitsOfRoundedFloats) {
     const DenseOperand of_x = reads ? x.operand() : DenseOperand(x.floats.view());
     DropoutMask dropout;
     if (below(2) == 0)
-      dropout = DropoutMask::inverted(0.5f, Philox::stream(random_(), RandomPurpose::dropout),
-                                      below(1000), 0);
+      dropout =
+          DropoutMask::inverted(float(1 + below(99)) / 100.0f,
+                                Philox::stream(random_(), RandomPurpose::dropout), below(1000), 0);
     dropout.places = outs;
     ASSERT_TRUE(
         kernels->forward_to_outputs(w, of_x, filters.view(), of_filters, f, dropout, y.result()));
