@@ -138,8 +138,43 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
     else
       gather_input_delta(window, delta, filters, to);
   }
+  DenseOperand filters_of_phase(const Window& window, Index number, const Window& of,
+                                MatrixView<const float> filters) {
+    const FilterColumns columns = of_read(of);
+    return make_filters(
+        of, window.channels, columns, [&]<typename T>(const TapColumns&, MatrixView<T> filled) {
+          for_cells(stream_, "filters of a phase", filled.rows, filled.cols,
+                    PhaseFilters<T>(window, number, columns.padded, filters, filled));
+        });
+  }
+  /// Whether phases go where they belong at once: in bf16 alone.
+  bool places_phases(const Window& window, const DenseOperand& delta, Index filters,
+                     const GivenDelta& to) const {
+    const auto is_mapped = [](const auto& m) { return is_run(m) && is_packable<8>(m); };
+    return rounds() && window_phases::can_place(window, filters) && is_there(delta) &&
+           to.dx.data == nullptr && is_mapped(to.bf16) &&
+           (!to.slopes || (to.x_bf16.data != nullptr && is_mapped(to.x_bf16)));
+  }
+  void place_phases(const Window& window, const DenseOperand& delta,
+                    MatrixView<const float> filters, const GivenDelta& to) {
+    const Index channels = window.channels, row = window.in[0] * channels;
+    for (Index number = 0; number < window_phases::count(window); ++number) {
+      const Window of = window_phases::window_of(window, number, filters.rows);
+      const Index rows = delta.rows() * of.out_places();
+      const Index first = number / window.stride[0] * row + number % window.stride[0] * channels;
+      WindowResult result{.result = {nullptr, rows, channels, channels},
+                          .f = to.f,
+                          .bf16 = {to.bf16.data + first, rows, channels, channels}};
+      if (to.slopes) result.bf16_outputs = {to.x_bf16.data + first, rows, channels, channels};
+      result.places = {of.out[0], of.out[1], window.stride[0] * channels, window.stride[1] * row,
+                       window.in[1] * row};
+      multiply(of, delta, filters_of_phase(window, number, of, filters), result);
+    }
+  }
   void input_delta_by_phases(const Window& window, const DenseOperand& delta,
                              MatrixView<const float> filters, const GivenDelta& to) {
+    if (places_phases(window, delta, filters.rows, to))
+      return place_phases(window, delta, filters, to);
     const Index channels = window.channels, most = window_phases::examples_at_once(to.dx.cols);
     for (Index first = 0; first < delta.rows(); first += most) {
       const Index count = std::min(most, delta.rows() - first);
@@ -149,13 +184,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
         const Window of = window_phases::window_of(window, number, filters.rows);
         const Index places = of.out_places();
         if (places == 0 || of.taps() == 0) continue;
-        const FilterColumns columns = of_read(of);
-        const DenseOperand w = make_filters(
-            of, channels, columns, [&]<typename T>(const TapColumns&, MatrixView<T> filled) {
-              for_cells(stream_, "filters of a phase", filled.rows, filled.cols,
-                        PhaseFilters<T>(window, number, columns.padded, filters, filled));
-            });
-        multiply(of, delta.row_range(first, count), w,
+        multiply(of, delta.row_range(first, count), filters_of_phase(window, number, of, filters),
                  {.result = {sums, count * places, channels, channels}});
         phases.of[number] = {sums, int(of.out[0]), int(places)};
         sums += count * places * channels;

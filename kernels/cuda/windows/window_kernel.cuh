@@ -25,23 +25,16 @@ inline int tiles_of(Index size, int tile) {
 
 /// Where windows begin in the images.
 struct WindowStarts {
-  Divisor by_windows, by_width;
+  WindowPlaces places;
   int stride[2], padding[2];
 
   explicit WindowStarts(const Window& window)
-      : by_windows(window.out_places()),
-        by_width(window.out[0]),
+      : places(window),
         stride{int(window.stride[0]), int(window.stride[1])},
         padding{int(window.padding[0]), int(window.padding[1])} {}
-  struct Place {
-    int x, y, example;
-  };
-  __device__ Place at(int window) const {
-    Place place{};
-    place.example = by_windows.divide(window);
-    place.y = by_width.divide(window) * stride[1] - padding[1];
-    place.x = window * stride[0] - padding[0];
-    return place;
+  __device__ WindowPlaces::Place at(int window) const {
+    const WindowPlaces::Place place = places.at(window);
+    return {place.x * stride[0] - padding[0], place.y * stride[1] - padding[1], place.example};
   }
 };
 
@@ -193,8 +186,8 @@ __device__ void consume(const Work& work, Shared<Kind>& shared, typename Kind::P
                    Kind::rows_end(work, at), sum);
     });
   } else {
-    ResultTile<typename Kind::Stored, Kind::kWidth> out(
-        work.to, work.needed, work.result, hopper::shared_address(shared.tiles),
+    ResultTile<typename Kind::Stored, Kind::kWidth, Kind::kPlaced> out(
+        work.to, work.starts.places, work.needed, work.result, hopper::shared_address(shared.tiles),
         hopper::shared_address(shared.loaded), consumer);
     for_own_tiles(work, pipeline, consumer, [&](const TilePlace& at, std::int64_t number) {
       Sums sum = {};

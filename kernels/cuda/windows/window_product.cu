@@ -20,23 +20,21 @@ constexpr int kSharedBytes = 226 * 1024;  // of a block, without barriers
 /// As many windows as the map's boxes have rows, from one on: the channels of a box at a tap.
 template <typename T>
 __device__ void load_windows(const CUtensorMap& map, std::uint32_t to, std::uint32_t barrier,
-                             const WindowStarts::Place& start, const TapBox& tap) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to),
-      "l"(&map), "r"(barrier), "r"(tap.box * kTileDepthOf<T>), "r"(start.x), "r"(start.y),
-      "r"(start.example), "h"(std::uint16_t(tap.x)), "h"(std::uint16_t(tap.y))
-      : "memory");
+                             const WindowPlaces::Place& start, const TapBox& tap) {
+  hopper::load_places(map, to, barrier, tap.box * kTileDepthOf<T>, start.x, start.y, start.example,
+                      tap.x, tap.y);
 }
 
-/// Operands are T, results S in tiles of so many columns that go through shared memory.
-template <typename T, typename S, int kColumns>
+/// Operands are T, results S in tiles of so many columns that go through shared memory. kAtPlaces:
+/// to ResultPlaces.
+template <typename T, typename S, int kColumns, bool kAtPlaces = false>
 struct ToTiles {
   using Element = T;
   using Stored = S;
   static constexpr int kWidth = kColumns;
   static constexpr bool kFromRegisters = false;
-  static constexpr int kTileBytes = ResultTile<Stored, kWidth>::kBytes;
+  static constexpr bool kPlaced = kAtPlaces;
+  static constexpr int kTileBytes = ResultTile<Stored, kWidth, kPlaced>::kBytes;
   static constexpr int kStages = (kSharedBytes - kConsumers * kTileBytes) / (kTile + kWidth) / 128;
 };
 
@@ -55,7 +53,7 @@ struct Forward : Result {
          tile += pipeline.stride()) {
       const TilePlace at = pipeline.place(tile);
       // Rows that nothing reads may be any.
-      const WindowStarts::Place start = work.starts.at(at.row < work.windows ? at.row : 0);
+      const WindowPlaces::Place start = work.starts.at(at.row < work.windows ? at.row : 0);
       TapBox tap(work.taps, 0);
       for (int step = 0; step < work.operands.steps; ++step) {
         ring.wait();
@@ -97,7 +95,7 @@ struct Gradient : ToFloats<Bfloat16>, SlicedTiles<kCols, kHalves> {
       next.advance(work.taps);
       for (int step = first_step; step < first_step + work.operands.steps; ++step) {
         const int window = step * kBox;
-        const WindowStarts::Place start =
+        const WindowPlaces::Place start =
             work.starts.at(run * work.windows + (window < work.windows ? window : 0));
         ring.wait();
         if (hopper::elected()) {
@@ -142,6 +140,14 @@ CUtensorMap map_tile_boxes(MatrixView<const float> matrix, int) {
   return map_result_boxes(matrix);
 }
 
+CUtensorMap map_rows_at(MatrixView<const Bfloat16> rows, const ResultPlaces& places, int cols) {
+  return map_places(
+      rows.data,
+      {rows.cols, places.width, places.height, rows.rows / (places.width * places.height), places.x,
+       places.y, places.example},
+      cols);
+}
+
 template <class Result>
 void multiply(const Stream& stream, const Window& window,
               MatrixView<const typename Result::Element> x,
@@ -161,9 +167,15 @@ void multiply(const Stream& stream, const Window& window,
         is_packable<2>(to.result) && is_packable<2>(to.outputs) && is_packable<2>(to.bf16);
   } else {
     using Stored = typename Result::Stored;
-    constexpr int kCols = ResultTile<Stored, Result::kWidth>::kBoxCols;
-    work.result = map_tile_boxes(MatrixView<const Stored>(result_of<Stored>(to)), kCols);
-    if (needs<Stored>(to)) work.needed = map_tile_boxes(needed_of<Stored>(to), kCols);
+    constexpr int kCols = ResultTile<Stored, Result::kWidth, Result::kPlaced>::kBoxCols;
+    const auto map = [&](MatrixView<const Stored> rows) {
+      if constexpr (Result::kPlaced)
+        return map_rows_at(rows, to.places, kCols);
+      else
+        return map_tile_boxes(rows, kCols);
+    };
+    work.result = map(result_of<Stored>(to));
+    if (needs<Stored>(to)) work.needed = map(needed_of<Stored>(to));
   }
   launch<Forward<Result>>(stream, work);
 }
@@ -175,16 +187,16 @@ bool floats_fit_tiles(const WindowResult& to) {
           (to.existing == Existing::overwrite && can_map(to.outputs)));
 }
 
-template <typename Stored, typename T>
+template <typename Stored, bool kPlaced = false, typename T>
 void multiply_to_tiles(const Stream& stream, const Window& window, MatrixView<const T> x,
                        MatrixView<const T> filters, const WindowResult& to) {
   switch (window_pieces::tile_columns(filters.rows)) {
     case 64:
-      return multiply<ToTiles<T, Stored, 64>>(stream, window, x, filters, to);
+      return multiply<ToTiles<T, Stored, 64, kPlaced>>(stream, window, x, filters, to);
     case 96:
-      return multiply<ToTiles<T, Stored, 96>>(stream, window, x, filters, to);
+      return multiply<ToTiles<T, Stored, 96, kPlaced>>(stream, window, x, filters, to);
     default:
-      return multiply<ToTiles<T, Stored, kTile>>(stream, window, x, filters, to);
+      return multiply<ToTiles<T, Stored, kTile, kPlaced>>(stream, window, x, filters, to);
   }
 }
 
@@ -202,6 +214,9 @@ void multiply_to_floats(const Stream& stream, const Window& window, MatrixView<c
 WindowResult WindowResult::of_examples(Range examples, Index windows) const {
   const auto part = [&](auto matrix) {
     if (matrix.data == nullptr) return matrix;
+    if (places.width > 0)
+      return decltype(matrix){matrix.data + examples.begin * places.example,
+                              examples.count() * windows, matrix.cols, matrix.stride};
     return matrix.row_range(examples.begin * windows, examples.count() * windows);
   };
   WindowResult of = *this;
@@ -215,7 +230,9 @@ WindowResult WindowResult::of_examples(Range examples, Index windows) const {
 
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const Bfloat16> x,
                       MatrixView<const Bfloat16> filters, const WindowResult& result) {
-  if (result.is_bf16_alone())
+  if (result.places.width > 0)
+    multiply_to_tiles<Bfloat16, true>(stream, window, x, filters, result);
+  else if (result.is_bf16_alone())
     multiply_to_tiles<Bfloat16>(stream, window, x, filters, result);
   else
     multiply_to_floats(stream, window, x, filters, result);

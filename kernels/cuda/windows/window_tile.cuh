@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/elements/elements.cuh"
 #include "kernels/cuda/hopper/tile_product.cuh"
+#include "kernels/cuda/windows/divisor.cuh"
 #include "kernels/cuda/windows/window_product.h"
 
 #include <algorithm>
@@ -33,6 +34,22 @@ template <typename Element>
 NORN_HD bool needs(const WindowResult& to) {
   return needed_of<Element>(to).data != nullptr;
 }
+
+/// Windows of all examples by their places.
+struct WindowPlaces {
+  Divisor by_windows, by_width;
+
+  explicit WindowPlaces(const Window& window)
+      : by_windows(window.out_places()), by_width(window.out[0]) {}
+  struct Place {
+    int x, y, example;
+  };
+  __device__ Place at(int window) const {
+    const int example = by_windows.divide(window);
+    const int y = by_width.divide(window);
+    return {window, y, example};
+  }
+};
 
 /// What a result is made of.
 enum class Finish {
@@ -221,13 +238,13 @@ __device__ void write_floats(const WindowResult& to, bool pairs, TilePlace tile,
 
 /// A consumer's tile of kWidth columns in shared memory, in boxes of 64 rows and at most 128 bytes:
 /// what results need comes in, and what is made of it goes out from the same place. Memory that
-/// holds a part of the columns has one after another. Its threads must be whole wherever it is
-/// called.
-template <typename Element, int kWidth>
+/// holds a part of the columns has one after another. kPlaced: rows stand at ResultPlaces. Its
+/// threads must be whole wherever it is called.
+template <typename Element, int kWidth, bool kPlaced>
 class ResultTile {
   static constexpr int kMost = 32768;  // bytes, which leave enough to the ring
   static constexpr int kBytesOf = int(sizeof(Element));
-  static constexpr bool kMayDrop = std::is_same_v<Element, Bfloat16>;
+  static constexpr bool kMayDrop = std::is_same_v<Element, Bfloat16> && !kPlaced;
   using Drops = Dropped<kWidth, kMayDrop>;
 
  public:
@@ -239,10 +256,11 @@ class ResultTile {
   static constexpr int kBytes = 2 * kHeld * kBoxBytes;
   static constexpr int kParts = (kBoxes + kHeld - 1) / kHeld;
 
-  __device__ ResultTile(const WindowResult& to, const CUtensorMap& needed,
-                        const CUtensorMap& result, std::uint32_t memory, std::uint32_t loaded,
-                        int consumer)
+  __device__ ResultTile(const WindowResult& to, const WindowPlaces& places,
+                        const CUtensorMap& needed, const CUtensorMap& result, std::uint32_t memory,
+                        std::uint32_t loaded, int consumer)
       : to_(to),
+        places_(places),
         needed_(needed),
         result_(result),
         memory_(memory + consumer * kBytes),
@@ -294,7 +312,12 @@ class ResultTile {
     hopper::wait_for_store_reads();
     hopper::barrier_arrive_expecting(loaded_, 2 * kBoxesOf<kPart> * kBoxBytes);
     for_boxes<kPart>(tile, [&](std::uint32_t at, int col, int row) {
-      hopper::load_box(needed_, at, loaded_, col, row);
+      if constexpr (kPlaced) {
+        const WindowPlaces::Place place = places_.at(row < rows() ? row : 0);
+        hopper::load_places(needed_, at, loaded_, col, place.x, place.y, place.example, 0, 0);
+      } else {
+        hopper::load_box(needed_, at, loaded_, col, row);
+      }
     });
   }
   __device__ void wait_for_load() {
@@ -362,6 +385,9 @@ class ResultTile {
   __device__ int cols() const {
     return int(result_of<Element>(to_).cols);
   }
+  __device__ int rows() const {
+    return int(result_of<Element>(to_).rows);
+  }
   /// Rows and columns beyond the result's are left out.
   template <int kPart>
   __device__ void store(TilePlace tile) const {
@@ -369,7 +395,13 @@ class ResultTile {
     sync();
     if (!is_first()) return;
     for_boxes<kPart>(tile, [&](std::uint32_t at, int col, int row) {
-      hopper::store_box(result_, at, col, row);
+      if constexpr (kPlaced) {
+        if (row >= rows()) return;
+        const WindowPlaces::Place place = places_.at(row);
+        hopper::store_places(result_, at, col, place.x, place.y, place.example);
+      } else {
+        hopper::store_box(result_, at, col, row);
+      }
     });
     hopper::commit_stores();
   }
@@ -412,6 +444,7 @@ class ResultTile {
   }
 
   const WindowResult& to_;
+  const WindowPlaces& places_;
   const CUtensorMap& needed_;
   const CUtensorMap& result_;
   std::uint32_t memory_;

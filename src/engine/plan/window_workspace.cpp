@@ -33,7 +33,7 @@ class Needs {
     if (has_mirror(window, filters))
       add_product(mirror_of(window, filters), window.channels, facts_.gives_bf16_delta(layer));
     else
-      add_delta(window, filters);
+      add_delta(window, filters, step::places_phases(facts_, edge));
   }
   /// Memory that is asked for again grows by a quarter.
   Index bytes() const {
@@ -127,10 +127,11 @@ class Needs {
     while (shorter > 0 && can_turn(window, filters, shorter)) --shorter;
     if (shorter > 0) write(window, shorter);
   }
-  void add_phases(const Window& window, Index filters) {
+  void add_phases(const Window& window, Index filters, bool are_placed) {
     const Index units = window.places() * window.channels;
-    raise(mirrored_,
-          std::min(facts_.example_capacity(), window_phases::examples_at_once(units)) * units);
+    if (!are_placed)
+      raise(mirrored_,
+            std::min(facts_.example_capacity(), window_phases::examples_at_once(units)) * units);
     for (Index number = 0; number < window_phases::count(window); ++number) {
       const Window of = window_phases::window_of(window, number, filters);
       const Index padded = rounds_ ? padded_channels<Bfloat16>(of) : padded_channels<float>(of);
@@ -138,8 +139,9 @@ class Needs {
     }
   }
   // Windows that are written out, and the operands of that.
-  void add_delta(const Window& window, Index filters) {
-    if (reads_ && window_phases::can_read(window, filters)) return add_phases(window, filters);
+  void add_delta(const Window& window, Index filters, bool are_placed) {
+    if (reads_ && window_phases::can_read(window, filters))
+      return add_phases(window, filters, are_placed);
     const Index rows = std::min(facts_.example_capacity(), examples_gathered(window, rounds_)) *
                        window.out_places();
     raise(piece_, rows * depth_of(window));
