@@ -16,7 +16,7 @@ static_assert(kDepth == window_pieces::kBox<float>);
 static_assert(window_pieces::kTurnedRun * sizeof(float) % 16 == 0);
 
 template <int kCols, int kHalves, int kRowBlocks>
-struct TurnedGradient : ToFloats<float>, SlicedTiles<kCols, kHalves, kRowBlocks> {
+struct TurnedGradient : ToSums<float>, SlicedTiles<kCols, kHalves, kRowBlocks> {
   using Tiles = SlicedTiles<kCols, kHalves, kRowBlocks>;
   using Pipeline = TilePipeline<Major::k, Major::k, kRowBlocks, kCols, kStages, float, kHalves>;
 
@@ -88,7 +88,6 @@ void multiply_turned_slices(const Stream& stream, const Window& window, Index ex
   Work work{.starts = WindowStarts(window),
             .taps = TapBoxes(window, box),
             .to = {.result = parts},
-            .in_pairs = true,
             .slices = int(slices),
             .filters = int(filters),
             .turned = {.first = distance(0, 0),

@@ -77,8 +77,8 @@ struct Work {
   TapBoxes taps;
   int windows;  ///< of all examples; of gradients those of a run
   WindowResult to;
-  bool in_pairs;  ///< whether two columns may be written at once
-  // Of gradients.
+  bool in_pairs = false;  ///< whether two columns may be written at once
+  // Of gradients, whose columns may be.
   int row_tiles;  ///< of a slice
   int slices;     ///< of a run
   int filters;
@@ -121,8 +121,14 @@ struct ToFloats {
   using Element = T;
   static constexpr int kWidth = kTile;
   static constexpr bool kFromRegisters = true;
+  static constexpr bool kSumsAlone = false;
   static constexpr int kTileBytes = 8;  // none is used
   static constexpr int kStages = 6;
+};
+/// Results are sums and nothing else.
+template <typename T>
+struct ToSums : ToFloats<T> {
+  static constexpr bool kSumsAlone = true;
 };
 
 /// Tiles of 64 * kHalves filters, the slices of all runs one below the other. kColBlocks side by
@@ -182,8 +188,11 @@ __device__ void consume(const Work& work, Shared<Kind>& shared, typename Kind::P
       Sums sum = {};
       pipeline.multiply(number, consumer, sum);
       pipeline.finish(sum);
-      write_floats(work.to, work.in_pairs, {Kind::first_row(work, at), at.col},
-                   Kind::rows_end(work, at), sum);
+      const TilePlace to{Kind::first_row(work, at), at.col};
+      if constexpr (Kind::kSumsAlone)
+        write_sums(work.to.result, to, Kind::rows_end(work, at), sum);
+      else
+        write_floats(work.to, work.in_pairs, to, Kind::rows_end(work, at), sum);
     });
   } else {
     ResultTile<typename Kind::Stored, Kind::kWidth, Kind::kPlaced> out(

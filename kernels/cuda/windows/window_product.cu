@@ -76,7 +76,7 @@ struct Forward : Result {
 };
 
 template <int kCols, int kHalves>
-struct Gradient : ToFloats<Bfloat16>, SlicedTiles<kCols, kHalves> {
+struct Gradient : ToSums<Bfloat16>, SlicedTiles<kCols, kHalves> {
   using Tiles = SlicedTiles<kCols, kHalves>;
   using Pipeline = TilePipeline<Major::mn, Major::mn, 1, kCols, kStages, Bfloat16, kHalves>;
 
@@ -249,7 +249,6 @@ void multiply_window_slices(const Stream& stream, const Window& window,
             .taps = TapBoxes(window, kBox),
             .windows = int(delta.rows / runs),
             .to = {.result = parts},
-            .in_pairs = true,
             .slices = int(slices),
             .filters = int(delta.cols)};
   work.operands.a = map_boxes_of_each(delta, work.windows);

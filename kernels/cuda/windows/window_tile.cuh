@@ -236,6 +236,27 @@ __device__ void write_floats(const WindowResult& to, bool pairs, TilePlace tile,
     }
 }
 
+/// Sums as they are, of rows before `rows_end`; two columns may be written at once.
+template <int kHalves, int kSums>
+__device__ void write_sums(MatrixView<float> to, TilePlace tile, int rows_end,
+                           const float (&sum)[kHalves][kSums]) {
+  const ThreadPlace thread;
+  const int col = tile.col + thread.col(), cols = int(to.cols) - col;
+#pragma unroll
+  for (int half = 0; half < kHalves; ++half)
+#pragma unroll
+    for (int below = 0; below < 2; ++below) {
+      const int r = tile.row + thread.row() + 64 * half + 8 * below;
+      if (r >= rows_end) continue;
+      float* const row = to.row(r) + col;
+#pragma unroll
+      for (int j = 0; j < kSums / 4; ++j)
+        if (8 * j < cols)
+          store<2>(row + 8 * j,
+                   Pack<float, 2>{sum[half][4 * j + 2 * below], sum[half][4 * j + 2 * below + 1]});
+    }
+}
+
 /// A consumer's tile of kWidth columns in shared memory, in boxes of 64 rows and at most 128 bytes:
 /// what results need comes in, and what is made of it goes out from the same place. Memory that
 /// holds a part of the columns has one after another. kPlaced: rows stand at ResultPlaces. Its
