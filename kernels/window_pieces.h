@@ -159,12 +159,38 @@ inline bool shares_deltas(Index col_tiles) {
   return col_tiles % 2 == 0 || col_tiles >= kMany;
 }
 
-/// In how many slices of the windows a gradient in bfloat16 is summed then, so that its tiles of
-/// 128 x 128 fill a device: two for each multiprocessor of an H100.
+/// What a gradient in bfloat16 is made of at a time: filters x columns of taps and channels. 128
+/// columns are any two boxes, 96 are of one tap.
+struct GradientTile {
+  Index filters;
+  Index columns;
+};
+/// That which multiplies least for padding.
+inline GradientTile gradient_tile(const Window& window, Index filters) {
+  if (filters <= kBox<Bfloat16>) return {kBox<Bfloat16>, 128};
+  GradientTile best{128, 128};
+  Index least = round_up(filters, 128) * padded_channels<Bfloat16>(window);
+  for (const Index rows : {128, 192}) {
+    const Index all = round_up(filters, rows) * round_up(window.channels, 96);
+    if (all < least) best = {rows, 96}, least = all;
+  }
+  return best;
+}
+/// Columns of a tap in what it is summed in, and of all taps.
+inline Index gradient_channels(const Window& window, Index filters) {
+  return gradient_tile(window, filters).columns == 96 ? round_up(window.channels, 96)
+                                                      : padded_channels<Bfloat16>(window);
+}
+inline Index gradient_columns(const Window& window, Index filters) {
+  return window.taps() * gradient_channels(window, filters);
+}
+/// In how many slices of the windows it is summed then, so that its tiles fill a device: two for
+/// each multiprocessor of an H100.
 inline Index gradient_slices(const Window& window, Index filters, Index examples) {
-  constexpr Index kTile = 128, kTiles = 264, kLeastSteps = 8;
-  const Index tiles = quotient_up(filters, kTile) *
-                      quotient_up(window.taps() * padded_channels<Bfloat16>(window), kTile);
+  constexpr Index kTiles = 264, kLeastSteps = 8;
+  const GradientTile tile = gradient_tile(window, filters);
+  const Index tiles = quotient_up(filters, tile.filters) *
+                      quotient_up(gradient_columns(window, filters), tile.columns);
   const Index steps = quotient_up(examples * window.out_places(), kBox<Bfloat16>);
   return std::clamp<Index>(quotient_up(kTiles, tiles), 1, std::max<Index>(1, steps / kLeastSteps));
 }

@@ -109,7 +109,8 @@ void time_layer(const cuda::Stream& stream, Memory& memory, const Layer& layer) 
   const auto gradient = [&](const char* what, Index runs) {
     const Index slices =
         window_pieces::gradient_slices(window, layer.filters, layer.examples / runs);
-    Matrix<float> parts(runs * slices * layer.filters, depth, memory);
+    Matrix<float> parts(runs * slices * layer.filters,
+                        window_pieces::gradient_columns(window, layer.filters), memory);
     report(layer, what, seconds([&] {
              cuda::multiply_window_slices(stream, window, bf16.view(), x.view(), runs, slices,
                                           parts.view());

@@ -421,6 +421,43 @@ TEST_P(ConvolutionInBf16Test, HasTheBitsOfRoundedFloats) {
   EXPECT_GT(std::min({read, written, folded, products, placed, phased, gathered}), 0);
 }
 
+// Filters and channels that fill tiles of every shape, or do not.
+TEST_P(ConvolutionInBf16Test, GradientsOfAllTilesAgreeWithFloat64) {
+  if (!cuda::device_reads_windows()) GTEST_SKIP() << "the device has no products of windows";
+  const auto dense = cuda::make_dense(stream());
+  const auto kernels = cuda::make_convolution(stream(), *dense);
+  for (const Index channels : {32, 40, 72, 96, 160, 176, 192, 224, 288, 352})
+    for (const Index filters : {40, 96, 136, 192, 200, 352}) {
+      Window w;
+      for (std::size_t a = 0; a < 2; ++a) {
+        w.in[a] = 1 + below(20);
+        w.kernel[a] = 1 + below(std::min<Index>(3, w.in[a]));
+        w.stride[a] = 1 + below(2);
+        w.padding[a] = below(w.kernel[a]);
+        w.out[a] = (w.in[a] + 2 * w.padding[a] - w.kernel[a]) / w.stride[a] + 1;
+      }
+      w.channels = channels;
+      w.order = UnitOrder::channels_last;
+      const Index e = 1 + below(12), taps = w.taps();
+      SCOPED_TRACE(text(w, filters, e));
+      ASSERT_TRUE(window_pieces::can_read(w, filters));
+      Alone x = make_alone(e, w.places() * channels);
+      Alone delta = make_alone(e, w.out_places() * filters);
+      Matrix term = make(filters, channels * taps);
+      kernels->gradient(w, delta.operand(), x.operand(), 0.5f, term.view());
+      expect_sums(term, "gradient", [&](Index r, Index c) {
+        Sum sum;
+        for (Index b = 0; b < e; ++b)
+          for (Index window = 0; window < w.out_places(); ++window)
+            if (const Index place = place_of(w, window, c % taps); place >= 0)
+              sum.add(0.5 * x.floats(b, unit(w, place, c / taps)) *
+                      delta.floats(b, window * filters + r));
+        return sum;
+      });
+      expect_gradients(*kernels, w, delta, x.operand(), x.floats, filters);
+    }
+}
+
 INSTANTIATE_TEST_SUITE_P(Gpu, ConvolutionInBf16Test, ::testing::Values(Precision::bf16),
                          [](const auto& precision) {
                            return std::string(name_of(precision.param));

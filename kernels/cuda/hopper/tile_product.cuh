@@ -10,12 +10,12 @@
 #include <cstdint>
 #include <type_traits>
 
-/// Tiles of 128 x 128, or of 64 rows, or of 64 or 96 columns, of a product of bfloat16 matrices, or
-/// of float ones in tf32, for kernels that use up each tile where it is made. A block of 384
-/// threads stays on its multiprocessor and goes through many tiles: one warp copies operands into a
-/// ring of stages, two warpgroups take turns, so that one multiplies while the other one works on
-/// its finished tile. The blocks of a cluster compute neighbouring tiles and hand each other the
-/// operands that these share.
+/// Tiles of 128 x 128, or of 64 or 192 rows, or of 64 or 96 columns, of a product of bfloat16
+/// matrices, or of float ones in tf32, for kernels that use up each tile where it is made. A block
+/// of 384 threads stays on its multiprocessor and goes through many tiles: one warp copies operands
+/// into a ring of stages, two warpgroups take turns, so that one multiplies while the other one
+/// works on its finished tile. The blocks of a cluster compute neighbouring tiles and hand each
+/// other the operands that these share.
 namespace norn::cuda {
 
 constexpr int kTile = 128;             ///< rows and columns of a tile
@@ -86,20 +86,24 @@ __device__ inline int warpgroup() {
 
 /// kRows x kCols blocks are a cluster: those in a row share a, those in a column b. Of floats, k is
 /// contiguous in both operands. Tiles have 64 * kHalves rows and kWidth columns; of fewer than 128
-/// the kernel's own copying warp brings b, whose k is contiguous.
+/// the kernel's own copying warp brings b, in pieces of 64 columns where k is not contiguous.
 template <hopper::Major kMajorA, hopper::Major kMajorB, int kRows, int kCols, int kStages,
           typename T = Bfloat16, int kHalves = 2, int kWidth = kTile>
 class TilePipeline {
   static_assert(std::is_same_v<T, Bfloat16> ||
                 (kMajorA == hopper::Major::k && kMajorB == hopper::Major::k));
-  static_assert(kWidth == kTile || (kMajorB == hopper::Major::k && kMajorA == hopper::Major::k));
+  static_assert(kWidth == kTile || kWidth == 96 ||
+                (kMajorB == hopper::Major::k && kMajorA == hopper::Major::k));
 
  public:
   static constexpr int kBlocks = kRows * kCols;
   static constexpr int kTileRows = 64 * kHalves;
-  static constexpr int kOperandBytes = kHalves * kPieceBytes;       ///< pieces of a
-  static constexpr int kStageBytes = kOperandBytes + kWidth * 128;  ///< and b
-  static constexpr int kSums = kWidth / 2;                          ///< of a thread and half
+  static constexpr int kTileCols = kWidth;
+  static constexpr int kOperandBytes = kHalves * kPieceBytes;  ///< pieces of a
+  static constexpr int kStageBytes =                           ///< and b
+      kOperandBytes +
+      (kMajorB == hopper::Major::k ? kWidth * 128 : (kWidth + 63) / 64 * kPieceBytes);
+  static constexpr int kSums = kWidth / 2;  ///< of a thread and half
   static constexpr int kStagesBytes = kStages * kStageBytes;
   using Barriers = TileBarriers<kStages>;
 
@@ -259,7 +263,7 @@ class TilePipeline {
     } else if constexpr (kWidth == 64) {
       hopper::multiply_add_64x64x16(sum, a, b);
     } else if constexpr (kWidth == 96) {
-      hopper::multiply_add_64x96x16(sum, a, b);
+      hopper::multiply_add_64x96x16<kMajorA, kMajorB>(sum, a, b);
     } else {
       hopper::multiply_add_64x128x16<kMajorA, kMajorB>(sum, a, b);
     }

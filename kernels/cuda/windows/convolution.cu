@@ -294,7 +294,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
 
   void gradient_read(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                      float scale, MatrixView<float> term) {
-    const FilterColumns columns = of_read(window);
+    const FilterColumns columns = of_gradient(window, term.rows);
     const Index slices = gradient_slices(window, term.rows, x.rows());
     const MatrixView<float> parts = slices_of(slices, term.rows, columns.depth);
     multiply_window_slices(stream_, window,
@@ -345,7 +345,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
   bool do_gradients(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                     std::span<const Range> runs, float scale, Index filters,
                     MatrixView<float> terms) override {
-    const FilterColumns columns = of_read(window);
+    const FilterColumns columns = rounds() ? of_gradient(window, filters) : of_read(window);
     const auto term = [&](std::size_t run) {
       const Index depth = window.taps() * window.channels;
       return MatrixView<float>{terms.row(Index(run)), filters, depth, depth};
@@ -379,7 +379,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
   void gradient_folded(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                        float scale, MatrixView<float> term) {
     const Window of = folded(window);
-    const FilterColumns columns = of_read(of);
+    const FilterColumns columns = of_gradient(of, term.rows);
     const Index slices = gradient_slices(of, term.rows, x.rows());
     const MatrixView<float> parts = slices_of(slices, term.rows, columns.depth);
     multiply_window_slices(stream_, of,
@@ -401,7 +401,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
     const Index of_piece = written_slices(window, term.rows);
     const Index slices = quotient_up(windows, most) * of_piece;
     const MatrixView<float> parts =
-        slices_of(slices, term.rows, round_up(columns.depth, kBox<Bfloat16>));
+        slices_of(slices, term.rows, gradient_columns(places_of(most, columns.depth), term.rows));
     const MatrixView<const Bfloat16> rounded =
         by_places(round(delta, rounded_delta_), window.out_places(), term.rows);
     for_pieces(window, x.rows(), [&](Index first, Index count) {

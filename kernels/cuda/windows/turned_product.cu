@@ -65,8 +65,10 @@ struct TurnedGradient : ToSums<float>, SlicedTiles<kCols, kHalves, kRowBlocks> {
   }
 };
 
-template <int kCols, int kHalves>
-using TurnedByColumns = TurnedGradient<kCols, kHalves, 1>;
+template <int kCols>
+using TurnedOf64 = TurnedGradient<kCols, 1, 1>;
+template <int kCols>
+using TurnedOf128 = TurnedGradient<kCols, 2, 1>;
 
 /// The most channels at a time of which a tap's columns are whole boxes; of two blocks each brings
 /// whole ones.
@@ -99,8 +101,10 @@ void multiply_turned_slices(const Stream& stream, const Window& window, Index ex
   work.operands.steps = tiles_of(tiles_of(delta.cols, kDepth), int(slices));
   if (shares_images)
     launch_slices<TurnedGradient<1, 2, 2>>(stream, work, runs);
+  else if (filters <= kTile / 2)
+    launch_slices_by_columns<TurnedOf64>(stream, work, runs);
   else
-    launch_slices_by_columns<TurnedByColumns>(stream, work, runs);
+    launch_slices_by_columns<TurnedOf128>(stream, work, runs);
 }
 
 }  // namespace norn::cuda

@@ -82,6 +82,7 @@ struct Work {
   int row_tiles;  ///< of a slice
   int slices;     ///< of a run
   int filters;
+  int channels = 0;  ///< of the source
   TurnedTaps turned{};
 };
 
@@ -154,12 +155,14 @@ struct SlicedTiles {
   static __device__ int first_step(const Work& work, const TilePlace& at) {
     return slice(work, at) % work.slices * work.operands.steps;
   }
-  /// load(piece) of the pieces of the deltas that this block brings at a step.
+  /// load(piece) of the pieces of the deltas that this block brings at a step: of an odd number the
+  /// last by turns.
   template <class Load>
   static __device__ void for_own_pieces(int step, int share, const Load& load) {
 #pragma unroll
     for (int piece = 0; piece < kHalves; ++piece)
-      if (kCols == 1 || (kHalves == 1 ? step % 2 : piece) == share) load(piece);
+      if (kCols == 1 || (kHalves % 2 == 1 && piece + 1 == kHalves ? step : piece) % 2 == share)
+        load(piece);
   }
   static __device__ int first_row(const Work& work, const TilePlace& at) {
     return slice(work, at) * work.filters + filter(work, at);
@@ -256,19 +259,16 @@ void launch_slices(const Stream& stream, Work& work, Index runs) {
   work.row_tiles = tiles_of(work.filters, Kind::kRows);
   work.operands.order.outer = work.row_tiles / (Kind::kBlocks / kCols) * int(work.slices * runs);
   work.operands.order.inner = work.operands.order.group =
-      tiles_of(tiles_of(work.to.result.cols, kTile), kCols);
+      tiles_of(tiles_of(work.to.result.cols, Kind::Pipeline::kTileCols), kCols);
   launch<Kind>(stream, work);
 }
-/// The same in those of Kind<columns of a cluster, halves of a tile's rows> that fill best.
-template <template <int, int> class Kind>
+/// The same in those of Kind<columns of a cluster> that fill best.
+template <template <int> class Kind>
 void launch_slices_by_columns(const Stream& stream, Work& work, Index runs) {
-  const bool shares = window_pieces::shares_deltas(tiles_of(work.to.result.cols, kTile));
-  if (work.filters <= kTile / 2)
-    shares ? launch_slices<Kind<2, 1>>(stream, work, runs)
-           : launch_slices<Kind<1, 1>>(stream, work, runs);
+  if (window_pieces::shares_deltas(tiles_of(work.to.result.cols, Kind<1>::Pipeline::kTileCols)))
+    launch_slices<Kind<2>>(stream, work, runs);
   else
-    shares ? launch_slices<Kind<2, 2>>(stream, work, runs)
-           : launch_slices<Kind<1, 2>>(stream, work, runs);
+    launch_slices<Kind<1>>(stream, work, runs);
 }
 
 }  // namespace norn::cuda::window_kernel

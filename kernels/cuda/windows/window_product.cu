@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of windows on compute capability 9.0: tile_product.cuh multiplies, and the copying warp
 // brings tiles of windows. A tile of the forward product is 128 windows x 128 filters, one of the
-// gradient 128 filters x 128 columns of a slice of the windows. Sums run along taps and channels,
-// or along windows, in order; nothing is split that shapes do not split. A tile that goes through
-// shared memory has as many columns as filters fill best.
+// gradient up to 192 filters x 128 or 96 columns of a slice of the windows. Sums run along taps and
+// channels, or along windows, in order; nothing is split that shapes do not split. A tile that goes
+// through shared memory has as many columns as filters fill best.
 #include "kernels/cuda/hopper/window_map.h"
 #include "kernels/cuda/windows/window_kernel.cuh"
 
@@ -17,12 +17,10 @@ static_assert(kBox == window_pieces::kBox<Bfloat16>);
 constexpr int kClusterRows = 2;           // blocks that share filters
 constexpr int kSharedBytes = 226 * 1024;  // of a block, without barriers
 
-/// As many windows as the map's boxes have rows, from one on: the channels of a box at a tap.
-template <typename T>
+/// As many windows as the map's boxes have rows, from one on: a box of channels at a tap.
 __device__ void load_windows(const CUtensorMap& map, std::uint32_t to, std::uint32_t barrier,
-                             const WindowPlaces::Place& start, const TapBox& tap) {
-  hopper::load_places(map, to, barrier, tap.box * kTileDepthOf<T>, start.x, start.y, start.example,
-                      tap.x, tap.y);
+                             const WindowPlaces::Place& start, const TapBox& tap, int channel) {
+  hopper::load_places(map, to, barrier, channel, start.x, start.y, start.example, tap.x, tap.y);
 }
 
 /// Operands are T, results S in tiles of so many columns that go through shared memory. kAtPlaces:
@@ -59,7 +57,8 @@ struct Forward : Result {
         ring.wait();
         if (hopper::elected()) {
           hopper::barrier_arrive_expecting(ring.barrier(), Pipeline::kStageBytes);
-          load_windows<T>(work.operands.a, ring.place(), ring.barrier(), start, tap);
+          load_windows(work.operands.a, ring.place(), ring.barrier(), start, tap,
+                       tap.box * kTileDepthOf<T>);
           hopper::load_box_to(work.operands.b,
                               ring.place() + Pipeline::kOperandBytes + half * kFilters * 128,
                               ring.barrier(), step * kTileDepthOf<T>, at.col + half * kFilters, 3);
@@ -75,13 +74,19 @@ struct Forward : Result {
   }
 };
 
-template <int kCols, int kHalves>
+/// Tiles of kColumns columns: two boxes of channels, which may be of two taps, or of 96 of one tap
+/// that begin at multiples of 96.
+template <int kCols, int kHalves, int kColumns = kTile>
 struct Gradient : ToSums<Bfloat16>, SlicedTiles<kCols, kHalves> {
+  static constexpr int kStages = kHalves == 3 ? 5 : 6;
   using Tiles = SlicedTiles<kCols, kHalves>;
-  using Pipeline = TilePipeline<Major::mn, Major::mn, 1, kCols, kStages, Bfloat16, kHalves>;
+  using Pipeline =
+      TilePipeline<Major::mn, Major::mn, 1, kCols, kStages, Bfloat16, kHalves, kColumns>;
+  static constexpr bool kOfOneTap = kColumns != kTile;
+  static constexpr int kChannels = kOfOneTap ? kColumns : kBox;  ///< from place to place of a tap
 
-  /// 64 windows: their deltas of the filters, and two boxes of channels. Behind the last window
-  /// deltas are zero.
+  /// 64 windows: their deltas of the filters, and two boxes of channels, but for one that has none.
+  /// Behind the last window deltas are zero.
   static __device__ void produce(const Work& work, const Pipeline& pipeline, Ring<Gradient> ring) {
     const int share = kCols == 1 ? 0 : int(hopper::cluster_rank());
     for (std::int64_t tile = pipeline.first(); tile < work.operands.order.count();
@@ -90,16 +95,21 @@ struct Gradient : ToSums<Bfloat16>, SlicedTiles<kCols, kHalves> {
       const int first_filter = Tiles::filter(work, at);
       const int run = Tiles::run(work, at);
       const int first_step = Tiles::first_step(work, at);
-      const TapBox tap(work.taps, at.col / kBox);
+      const TapBox tap(work.taps, at.col / kChannels);
       TapBox next = tap;
-      next.advance(work.taps);
+      if (!kOfOneTap) next.advance(work.taps);
+      const int channel = tap.box * kChannels;
+      const int next_channel = kOfOneTap ? channel + kBox : next.box * kBox;
+      const bool has_next = !kOfOneTap || next_channel < work.channels;
       for (int step = first_step; step < first_step + work.operands.steps; ++step) {
         const int window = step * kBox;
         const WindowPlaces::Place start =
             work.starts.at(run * work.windows + (window < work.windows ? window : 0));
         ring.wait();
         if (hopper::elected()) {
-          hopper::barrier_arrive_expecting(ring.barrier(), Pipeline::kStageBytes);
+          hopper::barrier_arrive_expecting(
+              ring.barrier(),
+              has_next ? Pipeline::kStageBytes : Pipeline::kStageBytes - kPieceBytes);
           Tiles::for_own_pieces(step, share, [&](int piece) {
             const std::uint32_t to = ring.place() + piece * kPieceBytes;
             const int from = first_filter + piece * kBox;
@@ -109,14 +119,25 @@ struct Gradient : ToSums<Bfloat16>, SlicedTiles<kCols, kHalves> {
               hopper::load_box_to(work.operands.a, to, ring.barrier(), from, window, run, 3);
           });
           const std::uint32_t to = ring.place() + Pipeline::kOperandBytes;
-          load_windows<Bfloat16>(work.operands.b, to, ring.barrier(), start, tap);
-          load_windows<Bfloat16>(work.operands.b, to + kPieceBytes, ring.barrier(), start, next);
+          load_windows(work.operands.b, to, ring.barrier(), start, tap, channel);
+          if (has_next)
+            load_windows(work.operands.b, to + kPieceBytes, ring.barrier(), start, next,
+                         next_channel);
         }
         ring.advance();
       }
     }
   }
 };
+
+template <int kCols>
+using GradientOf64 = Gradient<kCols, 1>;
+template <int kCols>
+using GradientOf128 = Gradient<kCols, 2>;
+template <int kCols>
+using GradientOf128By96 = Gradient<kCols, 2, 96>;
+template <int kCols>
+using GradientOf192By96 = Gradient<kCols, 3, 96>;
 
 }  // namespace
 
@@ -245,16 +266,26 @@ void multiply_windows(const Stream& stream, const Window& window, MatrixView<con
 void multiply_window_slices(const Stream& stream, const Window& window,
                             MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x,
                             Index runs, Index slices, MatrixView<float> parts) {
+  const window_pieces::GradientTile tile = window_pieces::gradient_tile(window, delta.cols);
+  const bool of_one_tap = tile.columns == 96;
   Work work{.starts = WindowStarts(window),
-            .taps = TapBoxes(window, kBox),
+            .taps = TapBoxes(window, of_one_tap ? tile.columns : kBox),
             .windows = int(delta.rows / runs),
             .to = {.result = parts},
             .slices = int(slices),
-            .filters = int(delta.cols)};
+            .filters = int(delta.cols),
+            .channels = int(window.channels)};
   work.operands.a = map_boxes_of_each(delta, work.windows);
   work.operands.b = map_windows(window, x.data, x.rows, kBox);
   work.operands.steps = tiles_of(tiles_of(work.windows, kBox), int(slices));
-  launch_slices_by_columns<Gradient>(stream, work, runs);
+  if (of_one_tap && tile.filters == 192)
+    launch_slices_by_columns<GradientOf192By96>(stream, work, runs);
+  else if (of_one_tap)
+    launch_slices_by_columns<GradientOf128By96>(stream, work, runs);
+  else if (tile.filters == 64)
+    launch_slices_by_columns<GradientOf64>(stream, work, runs);
+  else
+    launch_slices_by_columns<GradientOf128>(stream, work, runs);
 }
 
 }  // namespace norn::cuda

@@ -58,7 +58,8 @@ void multiply_windows(const Stream& stream, const Window& window, MatrixView<con
 
 /// parts((r*slices + s)*K + k) = delta^T * windows over slice s of the windows of run r, of so many
 /// equal runs of the examples.
-///   delta [E*windows x K],  x [E x places*C],  parts [runs*slices*K x taps * padded channels]
+///   delta [E*windows x K],  x [E x places*C],
+///   parts [runs*slices*K x window_pieces::gradient_columns()]
 void multiply_window_slices(const Stream& stream, const Window& window,
                             MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x,
                             Index runs, Index slices, MatrixView<float> parts);

@@ -87,8 +87,8 @@ class Needs {
     if (folds(window, filters)) {
       const Window of = folded(window);
       raise(images_, examples * of.places() * of.channels);
-      raise(filters_, gradient_slices(of, filters, examples) * filters * of.taps() *
-                          padded_channels<Bfloat16>(of));
+      raise(filters_,
+            gradient_slices(of, filters, examples) * filters * gradient_columns(of, filters));
       if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
       return;
     }
@@ -103,15 +103,15 @@ class Needs {
         return;
       }
       const Index pieces = quotient_up(examples * window.out_places(), rows_of_piece(depth, true));
-      raise(filters_,
-            pieces * written_slices(window, filters) * filters * round_up(depth, kBox<Bfloat16>));
+      raise(filters_, pieces * written_slices(window, filters) * filters *
+                          gradient_columns(places_of(rows, depth), filters));
       if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
       return;
     }
     if (!is_rounded) raise(rounded_piece_, examples * window.places() * window.channels);
     if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
     raise(filters_, own_runs() * gradient_slices(window, filters, examples) * filters *
-                        window.taps() * padded_channels<Bfloat16>(window));
+                        gradient_columns(window, filters));
   }
   Index own_runs() const {
     return ExamplePartition::runs_of(facts_.settings().rank, facts_.ranks()).count();

@@ -12,7 +12,6 @@ namespace {
 
 using namespace window_pieces;
 
-constexpr Index kTile = 128;
 constexpr Index kChannels = kBox<Bfloat16>;
 
 // Columns of filters at the speed of full tiles.
@@ -51,11 +50,11 @@ double input_delta_of(const Window& window, Index filters, bool rounds) {
 double gradient_of(const Window& window, Index filters) {
   constexpr double kSpeed = 0.88, kOf64 = 0.8;
   if (can_fold(window, filters, true)) return gradient_of(folded(window), filters);
-  const Index depth = can_read(window, filters) ? window.taps() * padded_channels<Bfloat16>(window)
-                                                : written_depth(window, true);
-  const double rows =
-      filters <= kChannels ? double(kChannels) / kOf64 : double(round_up(filters, kTile));
-  return double(round_up(depth, kTile)) * rows / kSpeed;
+  const Window of = can_read(window, filters) ? window : places_of(1, written_depth(window, true));
+  const GradientTile tile = gradient_tile(of, filters);
+  const double rows = double(round_up(filters, tile.filters));
+  return double(round_up(gradient_columns(of, filters), tile.columns)) *
+         (tile.filters == kChannels ? rows / kOf64 : rows) / kSpeed;
 }
 
 }  // namespace
