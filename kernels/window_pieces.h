@@ -200,6 +200,11 @@ inline Index written_slices(const Window& window, Index filters) {
   return (gradient_slices(places_of(rows_of_piece(depth, true), depth), filters, 1) + 1) / 2;
 }
 
+/// Runs of so many examples whose windows are written out at a time, whole ones.
+inline Index runs_written(const Window& window, Index run) {
+  return rows_of_piece(written_depth(window, true), true) / (run * window.out_places());
+}
+
 /// Gradients in tf32 read turned copies of a run: a channel has a row, in which the examples of a
 /// place stand together, up to whole `kTurnedRun`s, behind them those of the next place. A row of
 /// places is as long as what windows reach of it, so that what lies beyond an image is zero, or in

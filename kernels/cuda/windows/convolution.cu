@@ -332,20 +332,39 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
     }
     add_slices(window, columns, parts, slices, scale, term);
   }
+  struct Runs {
+    Index most = 0;    ///< at a time, fewer than two where each is made by itself
+    Index slices = 0;  ///< of a run
+    bool are_written = false;
+  };
+  /// How gradients of equal runs of so many examples are made together.
+  Runs runs_of(const Window& window, const DenseOperand& delta, const DenseOperand& x,
+               Index filters, Index count, Index length) const {
+    if (count < 2 || length == 0) return {};
+    if (turns(window, filters, length))
+      return {runs_turned(window, filters, length), turned_slices(window, filters, length)};
+    if (!rounds() || !is_there(delta)) return {};
+    if (reads_windows(window, filters))
+      return {is_there(x) ? count : 0, gradient_slices(window, filters, length)};
+    if (folds(window, filters) || !fills_tiles(filters) || !device_reads_windows()) return {};
+    return {x.values.data == nullptr ? 0 : runs_written(window, length),
+            written_slices(window, filters), true};
+  }
   /// Of so many equal runs, in which rows of parts are slices of a run.
   void multiply_runs(const Window& window, const DenseOperand& delta, const DenseOperand& x,
-                     Index filters, Index runs, Index slices, MatrixView<float> parts) {
-    if (rounds())
-      multiply_window_slices(stream_, window, by_places(delta.bf16, window.out_places(), filters),
-                             x.bf16, runs, slices, parts);
-    else
-      multiply_turned(window, delta, x, runs, slices, parts);
+                     Index filters, Index runs, const Runs& of, MatrixView<float> parts) {
+    if (!rounds()) return multiply_turned(window, delta, x, runs, of.slices, parts);
+    const MatrixView<const Bfloat16> rows = by_places(delta.bf16, window.out_places(), filters);
+    if (!of.are_written)
+      return multiply_window_slices(stream_, window, rows, x.bf16, runs, of.slices, parts);
+    const MatrixView<const Bfloat16> piece = write(window, x.values, 0, rows.rows, rounded_piece_);
+    multiply_window_slices(stream_, places_of(piece.rows, piece.cols), rows,
+                           {piece.data, 1, piece.size(), piece.size()}, runs, of.slices, parts);
   }
   // Those in front are equally long, the last may be shorter: its gradient is made by itself.
   bool do_gradients(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                     std::span<const Range> runs, float scale, Index filters,
                     MatrixView<float> terms) override {
-    const FilterColumns columns = rounds() ? of_gradient(window, filters) : of_read(window);
     const auto term = [&](std::size_t run) {
       const Index depth = window.taps() * window.channels;
       return MatrixView<float>{terms.row(Index(run)), filters, depth, depth};
@@ -355,21 +374,21 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
            (equal == 0 || runs[equal].begin == runs[equal - 1].end))
       ++equal;
     const Index length = equal == 0 ? 0 : runs[0].count();
-    const bool reads = rounds() && reads_windows(window, filters) && is_there(delta) && is_there(x);
-    if (equal < 2 || length == 0 || !(reads || turns(window, filters, length))) return false;
-    const Index most = reads ? Index(equal) : runs_turned(window, filters, length);
-    if (most < 2) return false;
-    const Index slices =
-        reads ? gradient_slices(window, filters, length) : turned_slices(window, filters, length);
-    for (Index begin = 0; begin < Index(equal); begin += most) {
-      const Index count = std::min(most, Index(equal) - begin);
+    const Runs of = runs_of(window, delta, x, filters, Index(equal), length);
+    if (of.most < 2) return false;
+    const FilterColumns columns = of.are_written ? of_written(window)
+                                  : rounds()     ? of_gradient(window, filters)
+                                                 : of_read(window);
+    const Index summed =
+        of.are_written ? gradient_columns(places_of(1, columns.depth), filters) : columns.depth;
+    for (Index begin = 0; begin < Index(equal); begin += of.most) {
+      const Index count = std::min(of.most, Index(equal) - begin);
       const Index first = runs[std::size_t(begin)].begin, examples = count * length;
-      const MatrixView<float> parts = slices_of(count * slices, filters, columns.depth);
+      const MatrixView<float> parts = slices_of(count * of.slices, filters, summed);
       multiply_runs(window, delta.row_range(first, examples), x.row_range(first, examples), filters,
-                    count, slices, parts);
-      for (Index run = 0; run < count; ++run)
-        add_slices(window, columns, parts.row_range(run * slices * filters, slices * filters),
-                   slices, scale, term(std::size_t(begin + run)));
+                    count, of, parts);
+      add_slices(window, columns, parts, of.slices, scale, term(std::size_t(begin)), count,
+                 terms.stride);
     }
     for (std::size_t run = equal; run < runs.size(); ++run)
       do_gradient(window, delta.row_range(runs[run].begin, runs[run].count()),
@@ -417,14 +436,17 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
   MatrixView<float> slices_of(Index slices, Index filters, Index depth) {
     return {filters_.reserve(slices * filters * depth), slices * filters, depth, depth};
   }
+  /// The terms of so many runs, which are `next` elements apart.
   void add_slices(const Window& window, const FilterColumns& columns, MatrixView<const float> parts,
-                  Index slices, float scale, MatrixView<float> term) {
-    for_cells(stream_, "add slices", term.rows, columns.depth,
+                  Index slices, float scale, MatrixView<float> term, Index runs = 1,
+                  Index next = 0) {
+    for_cells(stream_, "add slices", runs * term.rows, columns.depth,
               AddSlices{{int(window.channels), int(columns.padded), int(window.taps())},
                         parts,
                         int(slices),
                         scale,
-                        term});
+                        term,
+                        next});
   }
 
   template <typename T>

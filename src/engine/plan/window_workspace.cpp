@@ -95,7 +95,10 @@ class Needs {
     if (!rounds_ && reads_ && can_turn(window, filters, examples))
       return add_turned(window, filters, examples);
     if (!rounds_ || !reads(window, filters)) {
-      write(window, examples);
+      const bool are_together = rounds_ && fills_tiles(filters) && has_delta;
+      const Index runs = std::max<Index>(
+          1, are_together ? std::min(own_runs(), runs_written(window, examples)) : 1);
+      write(window, runs * examples);
       const Index rows = rows_of(window, examples), depth = written_depth(window, rounds_);
       if (!rounds_ || !fills_tiles(filters)) {
         raise(filters_, filters * depth);
@@ -103,7 +106,7 @@ class Needs {
         return;
       }
       const Index pieces = quotient_up(examples * window.out_places(), rows_of_piece(depth, true));
-      raise(filters_, pieces * written_slices(window, filters) * filters *
+      raise(filters_, runs * pieces * written_slices(window, filters) * filters *
                           gradient_columns(places_of(rows, depth), filters));
       if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
       return;
