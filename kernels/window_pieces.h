@@ -133,6 +133,13 @@ Index padded_channels(const Window& window) {
   return round_up(window.channels, kBox<T>);
 }
 
+/// Whether no more than half of a tap's last box are channels: the other half is not multiplied.
+template <typename T>
+bool is_half_empty(const Window& window) {
+  const Index last = window.channels % kBox<T>;
+  return last > 0 && 2 * last <= kBox<T>;
+}
+
 /// Of such images whose windows stride: places of which each has `stride` of theirs along each axis
 /// as channels, and the windows of them, which do not stride.
 inline Window folded(const Window& window) {

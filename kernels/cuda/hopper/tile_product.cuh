@@ -64,6 +64,7 @@ struct TileOperands {
   TileOrder order;
   bool rows_inside = false;  ///< whether `inner` of the order runs along the rows of the result
   int steps = 0;             ///< stages that a tile needs
+  int half_every = 0;        ///< which stages have only zeros in the second half of k, or 0: none
 };
 
 /// The barriers of the ring, in shared memory.
@@ -87,8 +88,9 @@ __device__ inline int warpgroup() {
 /// kRows x kCols blocks are a cluster: those in a row share a, those in a column b. Of floats, k is
 /// contiguous in both operands. Tiles have 64 * kHalves rows and kWidth columns; of fewer than 128
 /// the kernel's own copying warp brings b, in pieces of 64 columns where k is not contiguous.
+/// kSkips: what TileOperands::half_every says is skipped.
 template <hopper::Major kMajorA, hopper::Major kMajorB, int kRows, int kCols, int kStages,
-          typename T = Bfloat16, int kHalves = 2, int kWidth = kTile>
+          typename T = Bfloat16, int kHalves = 2, int kWidth = kTile, bool kSkips = false>
 class TilePipeline {
   static_assert(std::is_same_v<T, Bfloat16> ||
                 (kMajorA == hopper::Major::k && kMajorB == hopper::Major::k));
@@ -166,6 +168,7 @@ class TilePipeline {
     stage_ = std::uint32_t(begin % kStages);
     std::uint32_t parity = std::uint32_t(begin / kStages) & 1;
     hopper::named_sync(kTurnBarrier + consumer, kConsumers * kConsumerThreads);
+    int whole = operands_.half_every;  // stages until one that is not
     for (int step = 0;; ++step) {
       hopper::barrier_wait(full_ + 8 * stage_, parity);
       multiply_half_stage<0>(stages_ + stage_ * kStageBytes, sum);
@@ -173,7 +176,10 @@ class TilePipeline {
         hopper::product_wait<1>();
         release(stage_ == 0 ? kStages - 1 : stage_ - 1);
       }
-      multiply_half_stage<1>(stages_ + stage_ * kStageBytes, sum);
+      if (kSkips && --whole == 0)
+        whole = operands_.half_every;
+      else
+        multiply_half_stage<1>(stages_ + stage_ * kStageBytes, sum);
       if (step + 1 == operands_.steps) break;
       if (++stage_ == kStages) {
         stage_ = 0;

@@ -40,8 +40,8 @@ template <class Result>
 struct Forward : Result {
   using T = typename Result::Element;
   static constexpr int kBlocks = kClusterRows;
-  using Pipeline =
-      TilePipeline<Major::k, Major::k, kClusterRows, 1, Result::kStages, T, 2, Result::kWidth>;
+  using Pipeline = TilePipeline<Major::k, Major::k, kClusterRows, 1, Result::kStages, T, 2,
+                                Result::kWidth, true>;
 
   /// 128 windows, and the half of the filters that this block brings to both of its cluster.
   static __device__ void produce(const Work& work, const Pipeline& pipeline, Ring<Forward> ring) {
@@ -181,6 +181,7 @@ void multiply(const Stream& stream, const Window& window,
   work.operands.a = map_windows(window, x.data, x.rows, kTile);
   work.operands.b = map_filters(filters, Result::kWidth / 2);
   work.operands.steps = tiles_of(filters.cols, kTileDepthOf<T>);
+  if (window_pieces::is_half_empty<T>(window)) work.operands.half_every = work.taps.boxes;
   work.operands.order.inner = work.operands.order.group = tiles_of(filters.rows, Result::kWidth);
   work.operands.order.outer = tiles_of(work.windows, kTile * kClusterRows);
   if constexpr (Result::kFromRegisters) {
