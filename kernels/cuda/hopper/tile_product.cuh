@@ -4,13 +4,14 @@
 #include "kernels/cuda/hopper/hopper.cuh"
 #include "kernels/cuda/hopper/hopper_float.cuh"
 #include "kernels/cuda/hopper/hopper_narrow.cuh"
+#include "kernels/cuda/hopper/hopper_wide.cuh"
 #include "src/base/bfloat16.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
-/// Tiles of 128 x 128, or of 64 or 192 rows, or of 64 or 96 columns, of a product of bfloat16
+/// Tiles of 128 x 128, or of 64 or 192 rows, or of 64, 96 or 192 columns, of a product of bfloat16
 /// matrices, or of float ones in tf32, for kernels that use up each tile where it is made. A block
 /// of 384 threads stays on its multiprocessor and goes through many tiles: one warp copies operands
 /// into a ring of stages, two warpgroups take turns, so that one multiplies while the other one
@@ -86,7 +87,7 @@ __device__ inline int warpgroup() {
 }
 
 /// kRows x kCols blocks are a cluster: those in a row share a, those in a column b. Of floats, k is
-/// contiguous in both operands. Tiles have 64 * kHalves rows and kWidth columns; of fewer than 128
+/// contiguous in both operands. Tiles have 64 * kHalves rows and kWidth columns; of others than 128
 /// the kernel's own copying warp brings b, in pieces of 64 columns where k is not contiguous.
 /// kSkips: what TileOperands::half_every says is skipped.
 template <hopper::Major kMajorA, hopper::Major kMajorB, int kRows, int kCols, int kStages,
@@ -270,6 +271,8 @@ class TilePipeline {
       hopper::multiply_add_64x64x16(sum, a, b);
     } else if constexpr (kWidth == 96) {
       hopper::multiply_add_64x96x16<kMajorA, kMajorB>(sum, a, b);
+    } else if constexpr (kWidth == 192) {
+      hopper::multiply_add_64x192x16(sum, a, b);
     } else {
       hopper::multiply_add_64x128x16<kMajorA, kMajorB>(sum, a, b);
     }

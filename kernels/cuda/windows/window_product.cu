@@ -212,11 +212,15 @@ bool floats_fit_tiles(const WindowResult& to) {
 template <typename Stored, bool kPlaced = false, typename T>
 void multiply_to_tiles(const Stream& stream, const Window& window, MatrixView<const T> x,
                        MatrixView<const T> filters, const WindowResult& to) {
-  switch (window_pieces::tile_columns(filters.rows)) {
+  constexpr bool kInBf16 = std::is_same_v<Stored, Bfloat16>;
+  switch (window_pieces::tile_columns(filters.rows, kInBf16)) {
     case 64:
       return multiply<ToTiles<T, Stored, 64, kPlaced>>(stream, window, x, filters, to);
     case 96:
       return multiply<ToTiles<T, Stored, 96, kPlaced>>(stream, window, x, filters, to);
+    case 192:
+      return multiply<ToTiles<T, Stored, kInBf16 ? 192 : kTile, kPlaced>>(stream, window, x,
+                                                                          filters, to);
     default:
       return multiply<ToTiles<T, Stored, kTile, kPlaced>>(stream, window, x, filters, to);
   }

@@ -370,18 +370,26 @@ class ResultTile {
   /// In place. What does not change within a tile is not asked for each element.
   template <int kPart, Finish kFinish, bool kBias, int kSums>
   __device__ void finish(TilePlace tile, const Drops& dropped, const float (&sum)[2][kSums]) const {
-    constexpr int kFirst = kPart * kHeld * kBoxCols / 8;
-    constexpr int kCount = kBoxesOf<kPart> * kBoxCols / 8;
+#pragma unroll
+    for (int box = 0; box < kBoxesOf<kPart>; ++box)
+      finish_box<kFinish, kBias>(tile, kPart * kHeld + box, box, dropped, sum);
+  }
+  /// A box of the tile's in memory.
+  template <Finish kFinish, bool kBias, int kSums>
+  __device__ void finish_box(TilePlace tile, int of_tile, int in_memory, const Drops& dropped,
+                             const float (&sum)[2][kSums]) const {
+    constexpr int kCount = kBoxCols / 8;
+    const int first = of_tile * kCount;
     const ThreadPlace thread;
     float2 bias[kCount] = {};
     if constexpr (kBias)
 #pragma unroll
       for (int j = 0; j < kCount; ++j)  // on their way together
-        if (const int col = tile.col + thread.col() + 8 * (kFirst + j); col < cols())
+        if (const int col = tile.col + thread.col() + 8 * (first + j); col < cols())
           bias[j] = make_float2(__ldg(to_.bias.data + col), __ldg(to_.bias.data + col + 1));
 #pragma unroll
     for (int j = 0; j < kCount; ++j) {
-      const std::uint32_t at = address(thread, 8 * j);
+      const std::uint32_t at = address(thread, in_memory * kBoxCols + 8 * j);
       float2 y[2][2] = {};
       if constexpr (kFinish == Finish::slope || kFinish == Finish::add)
 #pragma unroll
@@ -391,13 +399,13 @@ class ResultTile {
         typename Drops::Four value;
 #pragma unroll
         for (int below = 0; below < 2; ++below) {
-          float2 z = make_float2(sum[half][4 * (kFirst + j) + 2 * below],
-                                 sum[half][4 * (kFirst + j) + 2 * below + 1]);
+          float2 z = make_float2(sum[half][4 * (first + j) + 2 * below],
+                                 sum[half][4 * (first + j) + 2 * below + 1]);
           if constexpr (kBias) z.x += bias[j].x, z.y += bias[j].y;
           value.row[below] = {finished<kFinish>(to_.f, z.x, y[half][below].x),
                               finished<kFinish>(to_.f, z.y, y[half][below].y)};
         }
-        if constexpr (kFinish == Finish::dropped) dropped.apply(half, kFirst + j, value);
+        if constexpr (kFinish == Finish::dropped) dropped.apply(half, first + j, value);
 #pragma unroll
         for (int below = 0; below < 2; ++below) write(at + offset(half, below), value.row[below]);
       }

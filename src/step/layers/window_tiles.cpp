@@ -15,9 +15,9 @@ using namespace window_pieces;
 constexpr Index kChannels = kBox<Bfloat16>;
 
 // Columns of filters at the speed of full tiles.
-double columns_of(Index filters) {
+double columns_of(Index filters, bool rounds) {
   constexpr double kOf96 = 0.72, kOf64 = 0.55;
-  const Index width = tile_columns(filters);
+  const Index width = tile_columns(filters, rounds);
   return double(round_up(filters, width)) / (width == 64 ? kOf64 : width == 96 ? kOf96 : 1.0);
 }
 
@@ -28,10 +28,10 @@ double product_of(const Window& window, Index filters, bool rounds) {
   if (can_read(window, filters)) {
     const Index channels =
         rounds ? padded_channels<Bfloat16>(window) : padded_channels<float>(window);
-    return double(window.taps() * channels) * columns_of(filters);
+    return double(window.taps() * channels) * columns_of(filters, rounds);
   }
   if (!rounds) return double(window.taps() * window.channels * filters);
-  return double(round_up(written_depth(window, true), kChannels)) * columns_of(filters);
+  return double(round_up(written_depth(window, true), kChannels)) * columns_of(filters, true);
 }
 
 double input_delta_of(const Window& window, Index filters, bool rounds) {
