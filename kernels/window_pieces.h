@@ -134,7 +134,7 @@ Index padded_channels(const Window& window) {
   return round_up(window.channels, kBox<T>);
 }
 
-/// Whether no more than half of a tap's last box are channels: the other half is not multiplied.
+/// Whether no more than half of a tap's last box are channels: then the other half is not read.
 template <typename T>
 bool is_half_empty(const Window& window) {
   const Index last = window.channels % kBox<T>;

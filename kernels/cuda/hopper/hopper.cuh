@@ -217,6 +217,12 @@ enum class Major {
   mn  ///< a row holds 64 values of m or n; 8 rows of k are 1024 bytes, 64 columns 8192
 };
 
+/// Descriptor of an operand whose rows hold 64 bytes of k, with the 64-byte swizzle: 8 rows are 512
+/// bytes.
+__device__ inline std::uint64_t narrow_operand(std::uint32_t address) {
+  return std::uint64_t((address & 0x3FFFF) >> 4) | std::uint64_t(1) << 16 |
+         std::uint64_t(512 / 16) << 32 | std::uint64_t(2) << 62;
+}
 /// Descriptor of an operand: address and the two distances in units of 16 bytes, swizzle of 128
 /// bytes.
 template <Major kMajor>

@@ -65,7 +65,7 @@ struct TileOperands {
   TileOrder order;
   bool rows_inside = false;  ///< whether `inner` of the order runs along the rows of the result
   int steps = 0;             ///< stages that a tile needs
-  int half_every = 0;        ///< which stages have only zeros in the second half of k, or 0: none
+  int half_every = 0;        ///< which stages have only half of k, in rows of 64 bytes, or 0: none
 };
 
 /// The barriers of the ring, in shared memory.
@@ -89,9 +89,10 @@ __device__ inline int warpgroup() {
 /// kRows x kCols blocks are a cluster: those in a row share a, those in a column b. Of floats, k is
 /// contiguous in both operands. Tiles have 64 * kHalves rows and kWidth columns; of others than 128
 /// the kernel's own copying warp brings b, in pieces of 64 columns where k is not contiguous.
-/// kSkips: what TileOperands::half_every says is skipped.
+/// kHasHalves: whether TileOperands::half_every may say something, of operands whose k is
+/// contiguous.
 template <hopper::Major kMajorA, hopper::Major kMajorB, int kRows, int kCols, int kStages,
-          typename T = Bfloat16, int kHalves = 2, int kWidth = kTile, bool kSkips = false>
+          typename T = Bfloat16, int kHalves = 2, int kWidth = kTile, bool kHasHalves = false>
 class TilePipeline {
   static_assert(std::is_same_v<T, Bfloat16> ||
                 (kMajorA == hopper::Major::k && kMajorB == hopper::Major::k));
@@ -169,18 +170,23 @@ class TilePipeline {
     stage_ = std::uint32_t(begin % kStages);
     std::uint32_t parity = std::uint32_t(begin / kStages) & 1;
     hopper::named_sync(kTurnBarrier + consumer, kConsumers * kConsumerThreads);
-    int whole = operands_.half_every;  // stages until one that is not
+    int until_half = operands_.half_every;
     for (int step = 0;; ++step) {
       hopper::barrier_wait(full_ + 8 * stage_, parity);
-      multiply_half_stage<0>(stages_ + stage_ * kStageBytes, sum);
+      const std::uint32_t stage = stages_ + stage_ * kStageBytes;
+      const bool is_half = kHasHalves && --until_half == 0;
+      if (is_half)
+        multiply_narrow_stage(stage, sum);
+      else
+        multiply_half_stage<0>(stage, sum);
       if (step > 0) {
         hopper::product_wait<1>();
         release(stage_ == 0 ? kStages - 1 : stage_ - 1);
       }
-      if (kSkips && --whole == 0)
-        whole = operands_.half_every;
+      if (is_half)
+        until_half = operands_.half_every;
       else
-        multiply_half_stage<1>(stages_ + stage_ * kStageBytes, sum);
+        multiply_half_stage<1>(stage, sum);
       if (step + 1 == operands_.steps) break;
       if (++stage_ == kStages) {
         stage_ = 0;
@@ -256,6 +262,19 @@ class TilePipeline {
                      b + k * hopper::kNextK<kMajorB>);
       }
     }
+    hopper::product_commit();
+  }
+
+  /// All of a stage with half of k.
+  __device__ void multiply_narrow_stage(std::uint32_t stage, float (&sum)[kHalves][kSums]) const {
+    const std::uint64_t a = hopper::narrow_operand(stage);
+    const std::uint64_t b = hopper::narrow_operand(stage + kOperandBytes);
+    hopper::product_fence();
+#pragma unroll
+    for (int k = 0; k < 2; ++k)
+#pragma unroll
+      for (int half = 0; half < kHalves; ++half)
+        multiply_add(sum[half], a + half * (kPieceBytes / 2 / 16) + k * 2, b + k * 2);
     hopper::product_commit();
   }
 

@@ -18,7 +18,7 @@ Encode encoder() {
 
 template <typename T>
 CUtensorMap map(const Window& window, CUtensorMapDataType type, const T* x, Index examples,
-                int rows) {
+                int rows, Index box = window_pieces::kBox<T>) {
   CUtensorMap map;
   const auto channels = cuuint64_t(window.channels);
   const auto width = cuuint64_t(window.in[0]), height = cuuint64_t(window.in[1]);
@@ -29,11 +29,11 @@ CUtensorMap map(const Window& window, CUtensorMapDataType type, const T* x, Inde
   const int upper[kAxes] = {int(window_pieces::upper_corner(window, 0)),
                             int(window_pieces::upper_corner(window, 1))};
   const cuuint32_t steps[4] = {1, cuuint32_t(window.stride[0]), cuuint32_t(window.stride[1]), 1};
-  const CUresult status =
-      encoder()(&map, type, 4, const_cast<T*>(x), sizes, strides, lower, upper,
-                cuuint32_t(window_pieces::kBox<T>), cuuint32_t(rows), steps,
-                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  const CUresult status = encoder()(
+      &map, type, 4, const_cast<T*>(x), sizes, strides, lower, upper, cuuint32_t(box),
+      cuuint32_t(rows), steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      box == window_pieces::kBox<T> ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   check_driver(status, "cuTensorMapEncodeIm2col");
   return map;
 }
@@ -59,6 +59,14 @@ CUtensorMap map_places(const Bfloat16* first, const MappedPlaces& places, int co
   return map;
 }
 
+CUtensorMap map_half_windows(const Window& window, const Bfloat16* x, Index examples, int rows) {
+  return map(window, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, x, examples, rows,
+             window_pieces::kBox<Bfloat16> / 2);
+}
+CUtensorMap map_half_windows(const Window& window, const float* x, Index examples, int rows) {
+  return map(window, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, x, examples, rows,
+             window_pieces::kBox<float> / 2);
+}
 CUtensorMap map_windows(const Window& window, const Bfloat16* x, Index examples, int rows) {
   return map(window, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, x, examples, rows);
 }

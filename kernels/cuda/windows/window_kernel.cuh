@@ -72,7 +72,8 @@ struct TurnedTaps {
 
 struct Work {
   TileOperands operands;
-  CUtensorMap needed, result;  ///< of tiles that go through shared memory
+  CUtensorMap needed, result;      ///< of tiles that go through shared memory
+  CUtensorMap narrow_a, narrow_b;  ///< of boxes of half the channels
   WindowStarts starts;
   TapBoxes taps;
   int windows;  ///< of all examples; of gradients those of a run

@@ -55,12 +55,15 @@ struct Forward : Result {
       TapBox tap(work.taps, 0);
       for (int step = 0; step < work.operands.steps; ++step) {
         ring.wait();
+        const bool is_half = tap.box + 1 == work.operands.half_every;
         if (hopper::elected()) {
-          hopper::barrier_arrive_expecting(ring.barrier(), Pipeline::kStageBytes);
-          load_windows(work.operands.a, ring.place(), ring.barrier(), start, tap,
-                       tap.box * kTileDepthOf<T>);
-          hopper::load_box_to(work.operands.b,
-                              ring.place() + Pipeline::kOperandBytes + half * kFilters * 128,
+          const int row = is_half ? 64 : 128;  // bytes
+          hopper::barrier_arrive_expecting(
+              ring.barrier(), is_half ? Pipeline::kStageBytes / 2 : Pipeline::kStageBytes);
+          load_windows(is_half ? work.narrow_a : work.operands.a, ring.place(), ring.barrier(),
+                       start, tap, tap.box * kTileDepthOf<T>);
+          hopper::load_box_to(is_half ? work.narrow_b : work.operands.b,
+                              ring.place() + Pipeline::kOperandBytes + half * kFilters * row,
                               ring.barrier(), step * kTileDepthOf<T>, at.col + half * kFilters, 3);
         }
         tap.advance(work.taps);
@@ -181,7 +184,11 @@ void multiply(const Stream& stream, const Window& window,
   work.operands.a = map_windows(window, x.data, x.rows, kTile);
   work.operands.b = map_filters(filters, Result::kWidth / 2);
   work.operands.steps = tiles_of(filters.cols, kTileDepthOf<T>);
-  if (window_pieces::is_half_empty<T>(window)) work.operands.half_every = work.taps.boxes;
+  if (window_pieces::is_half_empty<T>(window)) {
+    work.operands.half_every = work.taps.boxes;
+    work.narrow_a = map_half_windows(window, x.data, x.rows, kTile);
+    work.narrow_b = map_half_boxes(filters, Result::kWidth / 2);
+  }
   work.operands.order.inner = work.operands.order.group = tiles_of(filters.rows, Result::kWidth);
   work.operands.order.outer = tiles_of(work.windows, kTile * kClusterRows);
   if constexpr (Result::kFromRegisters) {
