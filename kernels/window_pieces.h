@@ -192,20 +192,20 @@ inline Index gradient_channels(const Window& window, Index filters) {
 inline Index gradient_columns(const Window& window, Index filters) {
   return window.taps() * gradient_channels(window, filters);
 }
-/// In how many slices of the windows it is summed then, so that its tiles fill a device: two for
-/// each multiprocessor of an H100.
+/// In how many slices of the windows it is summed then, so that its tiles fill a device: at most
+/// one for each multiprocessor of an H100. There are several runs, or devices share them.
 inline Index gradient_slices(const Window& window, Index filters, Index examples) {
-  constexpr Index kTiles = 264, kLeastSteps = 8;
+  constexpr Index kMultiprocessors = 132, kLeastSteps = 8;
   const GradientTile tile = gradient_tile(window, filters);
   const Index tiles = quotient_up(filters, tile.filters) *
                       quotient_up(gradient_columns(window, filters), tile.columns);
   const Index steps = quotient_up(examples * window.out_places(), kBox<Bfloat16>);
-  return std::clamp<Index>(quotient_up(kTiles, tiles), 1, std::max<Index>(1, steps / kLeastSteps));
+  return std::clamp<Index>(kMultiprocessors / tiles, 1, std::max<Index>(1, steps / kLeastSteps));
 }
-/// The same of a piece of windows that are written out, of which there are several.
+/// The same of a piece of windows that are written out.
 inline Index written_slices(const Window& window, Index filters) {
   const Index depth = written_depth(window, true);
-  return (gradient_slices(places_of(rows_of_piece(depth, true), depth), filters, 1) + 1) / 2;
+  return gradient_slices(places_of(rows_of_piece(depth, true), depth), filters, 1);
 }
 
 /// Runs of so many examples whose windows are written out at a time, whole ones.
