@@ -134,11 +134,15 @@ Index padded_channels(const Window& window) {
   return round_up(window.channels, kBox<T>);
 }
 
+/// Those that are multiplied: whole halves of boxes.
+template <typename T>
+Index multiplied_channels(const Window& window) {
+  return round_up(window.channels, kBox<T> / 2);
+}
 /// Whether no more than half of a tap's last box are channels: then the other half is not read.
 template <typename T>
 bool is_half_empty(const Window& window) {
-  const Index last = window.channels % kBox<T>;
-  return last > 0 && 2 * last <= kBox<T>;
+  return multiplied_channels<T>(window) < padded_channels<T>(window);
 }
 
 /// Of such images whose windows stride: places of which each has `stride` of theirs along each axis

@@ -27,7 +27,7 @@ double product_of(const Window& window, Index filters, bool rounds) {
   if (can_fold(window, filters, rounds)) return product_of(folded(window), filters, rounds);
   if (can_read(window, filters)) {
     const Index channels =
-        rounds ? padded_channels<Bfloat16>(window) : padded_channels<float>(window);
+        rounds ? multiplied_channels<Bfloat16>(window) : multiplied_channels<float>(window);
     return double(window.taps() * channels) * columns_of(filters, rounds);
   }
   if (!rounds) return double(window.taps() * window.channels * filters);
