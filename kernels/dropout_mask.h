@@ -4,6 +4,9 @@
 #include "norn/base/types.h"
 #include "src/base/philox.h"
 
+#include <cmath>
+#include <cstdint>
+
 /// Which units dropout leaves out, and what becomes of all of them.
 namespace norn {
 
@@ -43,7 +46,10 @@ struct DropoutMask {
   }
   NORN_HD bool drops() const { return p > 0.0f; }
   /// `chance`: the element's uniform number.
-  NORN_HD float value(float chance, float y) const { return a * (chance >= p ? y : left_out) + b; }
+  NORN_HD float value(float chance, float y) const { return result(chance >= p, y); }
+  /// The least random word whose uniform number is p or more: such words keep their element.
+  NORN_HD std::uint32_t least_kept() const { return std::uint32_t(std::ceil(p * 0x1p24f)) << 8; }
+  NORN_HD float result(bool is_kept, float y) const { return a * (is_kept ? y : left_out) + b; }
 };
 
 }  // namespace norn

@@ -61,6 +61,14 @@ inline bool can_read(const Window& window, Index filters) {
   return true;
 }
 
+/// Whether every place has a phase that gives it something, and those of a phase stand as the copy
+/// engine asks for: distances along an axis are multiples of those along the one before.
+inline bool can_place(const Window& window, Index filters) {
+  for (std::size_t a = 0; a < 2; ++a)
+    if (window.in[a] % window.stride[a] != 0 || window.kernel[a] < window.stride[a]) return false;
+  return can_read(window, filters);
+}
+
 /// Examples of so many units whose phases are made at a time.
 inline Index examples_at_once(Index units) {
   constexpr Index kMost = Index(256) << 20;  // bytes

@@ -120,17 +120,29 @@ inline bool can_give_back(const Window& window, Index filters) {
   return !has_mirror(window, filters) || can_read(mirror_of(window, filters), window.channels);
 }
 
-/// Columns of a tile of results in bfloat16 alone: the widest that leave the least empty.
-inline Index tile_columns(Index filters) {
-  const auto columns = [&](Index width) { return round_up(filters, width); };
-  if (columns(64) < std::min(columns(96), columns(128))) return 64;
-  return columns(96) < columns(128) ? 96 : 128;
+/// Columns of a tile of results: the widest that leave the least empty. Tiles of 192 hold bfloat16.
+inline Index tile_columns(Index filters, bool in_bf16) {
+  Index best = in_bf16 ? 192 : 128;
+  for (const Index width : {128, 96, 64})
+    if (round_up(filters, width) < round_up(filters, best)) best = width;
+  return best;
 }
 
 /// Columns of a tap where windows are read: the channels, and zeros up to whole boxes.
 template <typename T>
 Index padded_channels(const Window& window) {
   return round_up(window.channels, kBox<T>);
+}
+
+/// Those that are multiplied: whole halves of boxes.
+template <typename T>
+Index multiplied_channels(const Window& window) {
+  return round_up(window.channels, kBox<T> / 2);
+}
+/// Whether no more than half of a tap's last box are channels: then the other half is not read.
+template <typename T>
+bool is_half_empty(const Window& window) {
+  return multiplied_channels<T>(window) < padded_channels<T>(window);
 }
 
 /// Of such images whose windows stride: places of which each has `stride` of theirs along each axis
@@ -159,19 +171,50 @@ inline bool shares_deltas(Index col_tiles) {
   return col_tiles % 2 == 0 || col_tiles >= kMany;
 }
 
-/// In how many slices of the windows a gradient in bfloat16 is summed then, so that its tiles of
-/// 128 x 128 fill a device: two for each multiprocessor of an H100.
-inline Index gradient_slices(const Window& window, Index filters, Index examples) {
-  constexpr Index kTile = 128, kTiles = 264, kLeastSteps = 8;
-  const Index tiles = quotient_up(filters, kTile) *
-                      quotient_up(window.taps() * padded_channels<Bfloat16>(window), kTile);
-  const Index steps = quotient_up(examples * window.out_places(), kBox<Bfloat16>);
-  return std::clamp<Index>(quotient_up(kTiles, tiles), 1, std::max<Index>(1, steps / kLeastSteps));
+/// What a gradient in bfloat16 is made of at a time: filters x columns of taps and channels. 128
+/// columns are any two boxes, 96 are of one tap.
+struct GradientTile {
+  Index filters;
+  Index columns;
+};
+/// That which multiplies least for padding.
+inline GradientTile gradient_tile(const Window& window, Index filters) {
+  if (filters <= kBox<Bfloat16>) return {kBox<Bfloat16>, 128};
+  GradientTile best{128, 128};
+  Index least = round_up(filters, 128) * padded_channels<Bfloat16>(window);
+  for (const Index rows : {128, 192}) {
+    const Index all = round_up(filters, rows) * round_up(window.channels, 96);
+    if (all < least) best = {rows, 96}, least = all;
+  }
+  return best;
 }
-/// The same of a piece of windows that are written out, of which there are several.
+/// Columns of a tap in what it is summed in, and of all taps.
+inline Index gradient_channels(const Window& window, Index filters) {
+  return gradient_tile(window, filters).columns == 96 ? round_up(window.channels, 96)
+                                                      : padded_channels<Bfloat16>(window);
+}
+inline Index gradient_columns(const Window& window, Index filters) {
+  return window.taps() * gradient_channels(window, filters);
+}
+/// In how many slices of the windows it is summed then, so that its tiles fill a device: at most
+/// one for each multiprocessor of an H100. There are several runs, or devices share them.
+inline Index gradient_slices(const Window& window, Index filters, Index examples) {
+  constexpr Index kMultiprocessors = 132, kLeastSteps = 8;
+  const GradientTile tile = gradient_tile(window, filters);
+  const Index tiles = quotient_up(filters, tile.filters) *
+                      quotient_up(gradient_columns(window, filters), tile.columns);
+  const Index steps = quotient_up(examples * window.out_places(), kBox<Bfloat16>);
+  return std::clamp<Index>(kMultiprocessors / tiles, 1, std::max<Index>(1, steps / kLeastSteps));
+}
+/// The same of a piece of windows that are written out.
 inline Index written_slices(const Window& window, Index filters) {
   const Index depth = written_depth(window, true);
-  return (gradient_slices(places_of(rows_of_piece(depth, true), depth), filters, 1) + 1) / 2;
+  return gradient_slices(places_of(rows_of_piece(depth, true), depth), filters, 1);
+}
+
+/// Runs of so many examples whose windows are written out at a time, whole ones.
+inline Index runs_written(const Window& window, Index run) {
+  return rows_of_piece(written_depth(window, true), true) / (run * window.out_places());
 }
 
 /// Gradients in tf32 read turned copies of a run: a channel has a row, in which the examples of a

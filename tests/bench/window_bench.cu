@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of windows by themselves, of layers of VGG-16, AlexNet and the strawman: the sums alone,
 // what becomes of them, and gradients, in bfloat16, and gradients in tf32: turning, products of
-// what is turned, and all of it. Images are larger than the second-level cache.
+// what is turned, and all of it. Images are larger than the second-level cache. "taps" are windows
+// of 1 and 25 taps: what a tile takes, and each stage of it.
 #include "kernels/convolution.h"
 #include "kernels/cuda/device/memory.h"
 #include "kernels/cuda/families.h"
@@ -39,12 +40,14 @@ struct Layer {
   }
 };
 constexpr Layer kLayers[] = {
-    {"vgg 1.2", 256, 224, 64, 64, 3},     {"vgg 2.1", 256, 112, 64, 128, 3},
-    {"vgg 2.2", 256, 112, 128, 128, 3},   {"vgg 3.2", 256, 56, 256, 256, 3},
-    {"vgg 4.2", 256, 28, 512, 512, 3},    {"vgg 5.2", 256, 14, 512, 512, 3},
-    {"alexnet 2", 1024, 27, 96, 256, 5},  {"alexnet 4", 1024, 13, 384, 384, 3},
-    {"strawman 2", 1024, 32, 96, 96, 3},  {"strawman 3", 1024, 32, 96, 96, 3, 2},
-    {"strawman 5", 1024, 16, 192, 192, 3}};
+    {"vgg 1.2", 256, 224, 64, 64, 3},       {"vgg 2.1", 256, 112, 64, 128, 3},
+    {"vgg 2.2", 256, 112, 128, 128, 3},     {"vgg 3.2", 256, 56, 256, 256, 3},
+    {"vgg 4.2", 256, 28, 512, 512, 3},      {"vgg 5.2", 256, 14, 512, 512, 3},
+    {"alexnet 2", 1024, 27, 96, 256, 5},    {"alexnet 4", 1024, 13, 384, 384, 3},
+    {"strawman 2", 1024, 32, 96, 96, 3},    {"strawman 3", 1024, 32, 96, 96, 3, 2},
+    {"strawman 4", 1024, 16, 96, 192, 3},   {"strawman 5", 1024, 16, 192, 192, 3},
+    {"taps 1, 96", 1024, 32, 96, 96, 1},    {"taps 25, 96", 1024, 32, 96, 96, 5},
+    {"taps 1, 128", 1024, 32, 128, 128, 1}, {"taps 25, 128", 1024, 32, 128, 128, 5}};
 
 template <typename T>
 struct Matrix {
@@ -72,7 +75,7 @@ void report(const Layer& layer, const char* what, double time) {
   const Window window = layer.window();
   const double flops = 2.0 * double(layer.examples * window.out_places() * layer.filters) *
                        double(window.taps() * layer.channels);
-  std::printf("%-10s %-28s %8.1f us %5.0f TFLOP/s\n", layer.name, what, time * 1e6,
+  std::printf("%-12s %-28s %8.1f us %5.0f TFLOP/s\n", layer.name, what, time * 1e6,
               flops / time * 1e-12);
   std::fflush(stdout);
 }
@@ -109,7 +112,8 @@ void time_layer(const cuda::Stream& stream, Memory& memory, const Layer& layer) 
   const auto gradient = [&](const char* what, Index runs) {
     const Index slices =
         window_pieces::gradient_slices(window, layer.filters, layer.examples / runs);
-    Matrix<float> parts(runs * slices * layer.filters, depth, memory);
+    Matrix<float> parts(runs * slices * layer.filters,
+                        window_pieces::gradient_columns(window, layer.filters), memory);
     report(layer, what, seconds([&] {
              cuda::multiply_window_slices(stream, window, bf16.view(), x.view(), runs, slices,
                                           parts.view());
@@ -132,7 +136,7 @@ void time_floats(const cuda::Stream& stream, Memory& memory, const Layer& layer)
   const auto product = [&](const char* what, const cuda::WindowResult& to) {
     const double time =
         seconds([&] { cuda::multiply_windows(stream, window, x.view(), filters.view(), to); });
-    std::printf("%-10s %-28s %8.1f us %5.0f TFLOP/s\n", layer.name, what, time * 1e6,
+    std::printf("%-12s %-28s %8.1f us %5.0f TFLOP/s\n", layer.name, what, time * 1e6,
                 flops / time * 1e-12);
     std::fflush(stdout);
   };

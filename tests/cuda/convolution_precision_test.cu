@@ -60,8 +60,29 @@ class ConvolutionPrecisionTest : public ::testing::TestWithParam<Precision>, pro
     }
     w.channels = is_large   ? one_of({3, 56, 64})
                  : is_first ? one_of({3, 4})
-                            : one_of({1, 3, 8, 20, 32, 40, 64, 96, 136});
+                            : one_of({1, 3, 8, 20, 32, 40, 64, 96, 136, 160, 224, 352});
     w.order = is_first || below(3) == 0 ? UnitOrder::file : UnitOrder::channels_last;
+    return w;
+  }
+  /// Windows that stride, whose source's phases go where they belong at once if they fit.
+  Window draw_phases(bool fit) {
+    Window w;
+    for (std::size_t a = 0; a < 2; ++a) {
+      w.stride[a] = a == 0 ? 2 + below(2) : 1 + below(3);
+      w.kernel[a] = w.stride[a] + below(3);
+      w.in[a] = w.stride[a] * (2 + below(8)) + (fit ? 0 : 1);
+      w.padding[a] = below(w.kernel[a]);
+      w.out[a] = std::max<Index>(0, w.in[a] + 2 * w.padding[a] - w.kernel[a]) / w.stride[a] + 1;
+    }
+    w.channels = one_of({32, 40, 64, 96, 160, 224, 352});
+    w.order = UnitOrder::channels_last;
+    return w;
+  }
+  /// All that there are by turns.
+  Window draw_of_round(int round) {
+    if (round % 7 == 6) return draw_phases(round % 14 == 6);
+    Window w = draw(round % 40 == 0);
+    if (w.channels > 4 && below(3) > 0) w.order = UnitOrder::channels_last;
     return w;
   }
   static std::string text(const Window& w, Index k, Index e) {
@@ -72,7 +93,9 @@ class ConvolutionPrecisionTest : public ::testing::TestWithParam<Precision>, pro
          << e << (w.order == UnitOrder::file ? ", file" : "");
     return text.str();
   }
-  Index draw_filters() { return one_of({1, 7, 16, 32, 33, 40, 64, 96, 128, 136, 160, 192}); }
+  Index draw_filters() {
+    return one_of({1, 7, 16, 32, 33, 40, 64, 96, 128, 136, 160, 192, 224, 352});
+  }
   static Index unit(const Window& w, Index place, Index channel) {
     return w.order == UnitOrder::file ? channel * w.places() + place : place * w.channels + channel;
   }
@@ -298,7 +321,11 @@ class ConvolutionInBf16Test : public ConvolutionPrecisionTest {
       runs.push_back({first, std::min(e, first + run)});
     Matrix together = make(Index(runs.size()), k * depth + 8), alone = make(k, depth);
     const bool done = kernels.gradients(w, delta.operand(), x, runs, 0.25f, k, together.view());
-    EXPECT_EQ(done, window_pieces::can_read(w, k) && e >= 2 * run);
+    const bool is_together =
+        window_pieces::can_read(w, k)
+            ? x.bf16.data != nullptr
+            : !window_pieces::can_fold(w, k, true) && window_pieces::runs_written(w, run) >= 2;
+    EXPECT_EQ(done, is_together && e >= 2 * run);
     if (!done) return;
     together.fetch();
     for (std::size_t r = 0; r < runs.size(); ++r) {
@@ -345,12 +372,11 @@ TEST_P(ConvolutionInBf16Test, HasTheBitsOfRoundedFloats) {
   const auto kernels = cuda::make_convolution(stream(), *dense);
   const auto pointwise = cuda::make_pointwise(stream());
   const std::vector<Activation> functions{Relu{}, LeakyRelu{0.3f}, Linear{}};
-  int read = 0, written = 0, folded = 0, products = 0, phased = 0, gathered = 0;
-  for (int round = 0; round < 120; ++round) {
-    Window w = draw(round % 40 == 0);
-    if (w.channels > 4 && below(3) > 0) w.order = UnitOrder::channels_last;
+  int read = 0, written = 0, folded = 0, products = 0, placed = 0, phased = 0, gathered = 0;
+  for (int round = 0; round < 140; ++round) {
+    const Window w = draw_of_round(round);
     const Index e = 1 + below(9), taps = w.taps(), outs = w.out_places();
-    const Index k = one_of({32, 40, 64, 72, 96, 128, 136, 160, 192, 200, 264});
+    const Index k = one_of({32, 40, 64, 72, 96, 128, 136, 160, 192, 200, 224, 264, 352});
     const Activation& f = functions[std::size_t(below(Index(functions.size())))];
     SCOPED_TRACE(text(w, k, e));
     const bool reads = window_pieces::can_read(w, k);
@@ -362,8 +388,9 @@ TEST_P(ConvolutionInBf16Test, HasTheBitsOfRoundedFloats) {
     const DenseOperand of_x = reads ? x.operand() : DenseOperand(x.floats.view());
     DropoutMask dropout;
     if (below(2) == 0)
-      dropout = DropoutMask::inverted(0.5f, Philox::stream(random_(), RandomPurpose::dropout),
-                                      below(1000), 0);
+      dropout =
+          DropoutMask::inverted(float(1 + below(99)) / 100.0f,
+                                Philox::stream(random_(), RandomPurpose::dropout), below(1000), 0);
     dropout.places = outs;
     ASSERT_TRUE(
         kernels->forward_to_outputs(w, of_x, filters.view(), of_filters, f, dropout, y.result()));
@@ -386,15 +413,53 @@ TEST_P(ConvolutionInBf16Test, HasTheBitsOfRoundedFloats) {
       multiply_in_place(through.floats, kept);
       pointwise->cast_to_bf16(through.floats.view(), through.bf16());
       expect_bits(dx, through, "delta");
-      ++(window_pieces::has_mirror(w, k) ? products
-         : window_phases::can_read(w, k) ? phased
-                                         : gathered);
+      ++(window_pieces::has_mirror(w, k)  ? products
+         : window_phases::can_place(w, k) ? placed
+         : window_phases::can_read(w, k)  ? phased
+                                          : gathered);
     }
     expect_gradient(*kernels, w, delta, of_x, x, k);
     expect_gradients(*kernels, w, delta, of_x, x.floats, k);
     expect_file_order(*kernels, delta, k);
   }
-  EXPECT_GT(std::min({read, written, folded, products, phased, gathered}), 0);
+  EXPECT_GT(std::min({read, written, folded, products, placed, phased, gathered}), 0);
+}
+
+// Filters and channels that fill tiles of every shape, or do not.
+TEST_P(ConvolutionInBf16Test, GradientsOfAllTilesAgreeWithFloat64) {
+  if (!cuda::device_reads_windows()) GTEST_SKIP() << "the device has no products of windows";
+  const auto dense = cuda::make_dense(stream());
+  const auto kernels = cuda::make_convolution(stream(), *dense);
+  for (const Index channels : {32, 40, 72, 96, 160, 176, 192, 224, 288, 352})
+    for (const Index filters : {40, 96, 136, 192, 200, 352}) {
+      Window w;
+      for (std::size_t a = 0; a < 2; ++a) {
+        w.in[a] = 1 + below(20);
+        w.kernel[a] = 1 + below(std::min<Index>(3, w.in[a]));
+        w.stride[a] = 1 + below(2);
+        w.padding[a] = below(w.kernel[a]);
+        w.out[a] = (w.in[a] + 2 * w.padding[a] - w.kernel[a]) / w.stride[a] + 1;
+      }
+      w.channels = channels;
+      w.order = UnitOrder::channels_last;
+      const Index e = 1 + below(12), taps = w.taps();
+      SCOPED_TRACE(text(w, filters, e));
+      ASSERT_TRUE(window_pieces::can_read(w, filters));
+      Alone x = make_alone(e, w.places() * channels);
+      Alone delta = make_alone(e, w.out_places() * filters);
+      Matrix term = make(filters, channels * taps);
+      kernels->gradient(w, delta.operand(), x.operand(), 0.5f, term.view());
+      expect_sums(term, "gradient", [&](Index r, Index c) {
+        Sum sum;
+        for (Index b = 0; b < e; ++b)
+          for (Index window = 0; window < w.out_places(); ++window)
+            if (const Index place = place_of(w, window, c % taps); place >= 0)
+              sum.add(0.5 * x.floats(b, unit(w, place, c / taps)) *
+                      delta.floats(b, window * filters + r));
+        return sum;
+      });
+      expect_gradients(*kernels, w, delta, x.operand(), x.floats, filters);
+    }
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpu, ConvolutionInBf16Test, ::testing::Values(Precision::bf16),

@@ -81,7 +81,7 @@ class WindowResultTest : public ::testing::Test, protected WindowDraws {
       w.padding[a] = below(w.kernel[a]);
       w.out[a] = (w.in[a] + 2 * w.padding[a] - w.kernel[a]) / w.stride[a] + 1;
     }
-    w.channels = one_of({32, 40, 64, 72, 96, 136});
+    w.channels = one_of({32, 40, 64, 72, 96, 136, 160, 224, 352});
     w.order = UnitOrder::channels_last;
     return w;
   }
@@ -133,7 +133,7 @@ TYPED_TEST(WindowResultTest, HasTheSameBitsThroughSharedMemory) {
   for (int round = 0; round < 120; ++round) {
     const Window w = this->draw();
     const Index e = 1 + this->below(9), rows = e * w.out_places();
-    const Index k = this->one_of({32, 40, 64, 72, 96, 128, 136, 160, 192, 200, 264});
+    const Index k = this->one_of({32, 40, 64, 72, 96, 128, 136, 160, 192, 200, 224, 264, 352});
     SCOPED_TRACE(this->text(w, k, e));
     if (!window_pieces::can_read(w, k)) continue;
     const Index padded = window_pieces::padded_channels<TypeParam>(w);

@@ -382,5 +382,20 @@ TEST_F(Pointwise, ChecksumTellsPlacesApart) {
   EXPECT_NE(sum_of(16), sum);
 }
 
+// Kernels may compare words in place of the numbers that they are.
+TEST_F(Pointwise, WordsAreKeptAsTheirNumbersAre) {
+  for (int round = 0; round < 2000; ++round) {
+    const float smallest = 0x1p-24f, drawn = uniform(0, 1);
+    const float p =
+        round < 2 ? std::abs(float(round) - smallest) : std::clamp(drawn, smallest, 1 - smallest);
+    const DropoutMask mask = DropoutMask::inverted(p, {}, 0, 0);
+    const std::uint32_t least = mask.least_kept();
+    EXPECT_GE(Philox::uniform(least), p);
+    EXPECT_LT(Philox::uniform(least - 1), p);
+    for (const std::uint32_t word : {std::uint32_t(random_()), least + 255, least - 255})
+      EXPECT_EQ(word >= least, Philox::uniform(word) >= p) << p << ", " << word;
+  }
+}
+
 }  // namespace
 }  // namespace norn

@@ -150,8 +150,9 @@ TEST(Bf16Layers, LeaveTilesOfFloatsToTf32) {
   };
   EXPECT_DOUBLE_EQ(share(64, 128, true, outputs), 1.0);
   EXPECT_DOUBLE_EQ(share(96, 128, true, outputs), 1.0);
-  EXPECT_DOUBLE_EQ(share(96, 128, false, outputs), 0.75);
-  EXPECT_DOUBLE_EQ(share(40, 128, true, outputs), 0.625);
+  EXPECT_DOUBLE_EQ(share(96, 128, false, outputs), 1.0);
+  EXPECT_DOUBLE_EQ(share(72, 128, false, outputs), 0.75);
+  EXPECT_DOUBLE_EQ(share(40, 128, true, outputs), 40.0 / 48.0);
   EXPECT_DOUBLE_EQ(share(64, 64, true, outputs), share(64, 64, false, outputs));
   EXPECT_LT(share(64, 64, true, outputs), 1.0);
   EXPECT_LT(share(64, 128, true, input_delta), 1.0);

@@ -10,7 +10,6 @@
 namespace norn::cuda {
 
 inline constexpr int kColumnThreads = 8;    // of a block, side by side
-inline constexpr int kRowsInFlight = 4;     // of a thread
 inline constexpr int kTileRowLanes = 64;    // lane l sums rows l, l + 64, ... of the slice
 inline constexpr Index kLeastSlice = 1024;  // rows
 inline constexpr Index kMaximumSlices = 256;
@@ -20,6 +19,15 @@ template <typename Term>
 constexpr int columns_of() {
   if constexpr (requires { Term::kColumns; })
     return Term::kColumns;
+  else
+    return 4;
+}
+
+/// Rows that a thread reads at a time.
+template <typename Term>
+constexpr int rows_in_flight() {
+  if constexpr (requires { Term::kRows; })
+    return Term::kRows;
   else
     return 4;
 }
@@ -59,11 +67,17 @@ __global__ void __launch_bounds__(kColumnThreads* kTileRowLanes, 2)
   const Index begin = Index(blockIdx.y) * task.slice;
   const Index end = begin + task.slice < task.rows ? begin + task.slice : task.rows;
   double sum[kOwn][kSums] = {};
-  if (c < cols) {
-#pragma unroll kRowsInFlight
+  const auto add_rows = [&](Index last) {
+    constexpr int kRows = kPacked ? rows_in_flight<Term>() : 4;
+#pragma unroll kRows
     for (Index r = begin + threadIdx.y; r < end; r += kTileRowLanes)
-      task.term.template add<kPacked>(r, c, cols, sum);
-  }
+      task.term.template add<kPacked>(r, c, last, sum);
+  };
+  // Reads wait for each other where it is asked each time whether all columns are there.
+  if (c + kOwn <= cols)
+    add_rows(c + kOwn);
+  else if (c < cols)
+    add_rows(cols);
   const int thread = int(threadIdx.y * blockDim.x + threadIdx.x);
 #pragma unroll
   for (int k = 0; k < kSums; ++k)
@@ -93,6 +107,22 @@ __global__ void __launch_bounds__(kColumnThreads* kTileRowLanes, 2)
     task.partial[(Index(k) * task.slices + blockIdx.y) * cols + column] = total[k];
 }
 
+/// from[0] + from[step] + ..., in order; there are hundreds, and each read takes as long as many.
+__device__ inline double add_slices(const double* from, int slices, Index step) {
+  constexpr int kInFlight = 32;
+  double sum = 0;
+  for (int first = 0; first < slices; first += kInFlight) {
+    double slice[kInFlight];
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i)
+      if (first + i < slices) slice[i] = from[(first + i) * step];
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i)
+      if (first + i < slices) sum += slice[i];
+  }
+  return sum;
+}
+
 /// Adds the slices' sums in order. Blocks: columns x matrices.
 template <typename Term, typename Finish, int kMost>
 __global__ void __launch_bounds__(kElementThreads)
@@ -102,13 +132,9 @@ __global__ void __launch_bounds__(kElementThreads)
   if (c >= task.cols || task.slices == 1) return;
   double total[Term::kSums];
 #pragma unroll
-  for (int k = 0; k < Term::kSums; ++k) {
-    double sum = 0;
-#pragma unroll 8
-    for (Index s = 0; s < task.slices; ++s)
-      sum += task.partial[(k * task.slices + s) * task.cols + c];
-    total[k] = sum;
-  }
+  for (int k = 0; k < Term::kSums; ++k)
+    total[k] =
+        add_slices(task.partial + k * task.slices * task.cols + c, int(task.slices), task.cols);
   task.finish(c, total);
 }
 
@@ -191,6 +217,7 @@ struct ProductTerm {
 struct Bf16Term {
   static constexpr int kSums = 1;
   static constexpr int kColumns = 8;
+  static constexpr int kRows = 8;
   MatrixView<const Bfloat16> x;
   template <bool kPacked>
   __device__ void add(Index r, Index c, Index cols, double (&sum)[kColumns][1]) const {

@@ -29,7 +29,15 @@ struct AddRunsWork {
   __device__ void at(Index, Index c) const {
     static_assert(n == 1);
     FixedSum sum;
-    for (Index run = 0; run < of_runs.rows; ++run) sum.add(of_runs(run, c));
+    for (Index first = 0; first < of_runs.rows; first += kMost) {
+      double of_run[kMost];  // on their way together
+#pragma unroll
+      for (int i = 0; i < kMost; ++i)
+        if (first + i < of_runs.rows) of_run[i] = of_runs(first + i, c);
+#pragma unroll
+      for (int i = 0; i < kMost; ++i)
+        if (first + i < of_runs.rows) sum.add(of_run[i]);
+    }
     sums[c] = sum;
   }
 };
@@ -51,12 +59,16 @@ struct AddTermsWork {
   float* sum;
   template <int n, int kStep>
   __device__ void at(Index, Index c) const {
-    double all[n] = {};
-    for (int term = 0; term < count; ++term) {
-      const Pack<float, n> x = load<n, kStep>(terms[term] + c);
+    Pack<float, n> term[kMost];  // on their way together
 #pragma unroll
-      for (int i = 0; i < n; ++i) all[i] += double(x.value[i]);
-    }
+    for (int t = 0; t < kMost; ++t)
+      if (t < count) term[t] = load<n, kStep>(terms[t] + c);
+    double all[n] = {};
+#pragma unroll
+    for (int t = 0; t < kMost; ++t)
+#pragma unroll
+      for (int i = 0; i < n; ++i)
+        if (t < count) all[i] += double(term[t].value[i]);
     Pack<float, n> result;
 #pragma unroll
     for (int i = 0; i < n; ++i) result.value[i] = float(all[i]);

@@ -149,6 +149,25 @@ __device__ inline void store_box(const CUtensorMap& map, std::uint32_t from, int
       "r"(from), "r"(inner), "r"(outer)
       : "memory");
 }
+/// Of images as map_windows() and map_places() describe them: channels `inner` on of the places
+/// from (x, y) of an example on, moved by (right, down).
+__device__ inline void load_places(const CUtensorMap& map, std::uint32_t to, std::uint32_t barrier,
+                                   int inner, int x, int y, int example, int right, int down) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(inner), "r"(x), "r"(y), "r"(example), "h"(std::uint16_t(right)),
+      "h"(std::uint16_t(down))
+      : "memory");
+}
+__device__ inline void store_places(const CUtensorMap& map, std::uint32_t from, int inner, int x,
+                                    int y, int example) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group"
+      " [%0, {%2, %3, %4, %5}], [%1];" ::"l"(&map),
+      "r"(from), "r"(inner), "r"(x), "r"(y), "r"(example)
+      : "memory");
+}
 /// How the L2 cache treats what is read once: to be evicted first.
 __device__ inline std::uint64_t once_policy() {
   std::uint64_t policy;
@@ -198,6 +217,12 @@ enum class Major {
   mn  ///< a row holds 64 values of m or n; 8 rows of k are 1024 bytes, 64 columns 8192
 };
 
+/// Descriptor of an operand whose rows hold 64 bytes of k, with the 64-byte swizzle: 8 rows are 512
+/// bytes.
+__device__ inline std::uint64_t narrow_operand(std::uint32_t address) {
+  return std::uint64_t((address & 0x3FFFF) >> 4) | std::uint64_t(1) << 16 |
+         std::uint64_t(512 / 16) << 32 | std::uint64_t(2) << 62;
+}
 /// Descriptor of an operand: address and the two distances in units of 16 bytes, swizzle of 128
 /// bytes.
 template <Major kMajor>

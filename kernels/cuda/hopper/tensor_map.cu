@@ -79,6 +79,13 @@ CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix, int rows, int cols) {
   return encode(matrix, {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, cuuint32_t(cols), cuuint32_t(rows),
                          cols == 64 ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B});
 }
+CUtensorMap map_half_boxes(MatrixView<const Bfloat16> matrix, int rows) {
+  return map_boxes(matrix, rows, 32);
+}
+CUtensorMap map_half_boxes(MatrixView<const float> matrix, int rows) {
+  return encode(
+      matrix, {CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, 16, cuuint32_t(rows), CU_TENSOR_MAP_SWIZZLE_64B});
+}
 CUtensorMap map_boxes_of_each(MatrixView<const Bfloat16> matrices, Index rows) {
   return encode_each(matrices, rows,
                      {CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 64, 64, CU_TENSOR_MAP_SWIZZLE_128B});

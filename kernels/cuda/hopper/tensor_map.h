@@ -23,6 +23,11 @@ CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix);
 /// The same with other rows of a box, and columns: 64, or 32 with the 64-byte swizzle.
 CUtensorMap map_boxes(MatrixView<const Bfloat16> matrix, int rows, int cols);
 
+/// Operands in boxes of 64 bytes x `rows` rows, with the 64-byte swizzle. Floats are rounded to
+/// tf32 on the way.
+CUtensorMap map_half_boxes(MatrixView<const Bfloat16> matrix, int rows);
+CUtensorMap map_half_boxes(MatrixView<const float> matrix, int rows);
+
 /// Matrices of so many rows each, one below the other, which boxes do not leave. Floats are rounded
 /// to tf32 on the way, and their boxes have 32 columns x `box_rows` rows.
 CUtensorMap map_boxes_of_each(MatrixView<const Bfloat16> matrices, Index rows);

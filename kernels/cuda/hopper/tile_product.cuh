@@ -4,18 +4,19 @@
 #include "kernels/cuda/hopper/hopper.cuh"
 #include "kernels/cuda/hopper/hopper_float.cuh"
 #include "kernels/cuda/hopper/hopper_narrow.cuh"
+#include "kernels/cuda/hopper/hopper_wide.cuh"
 #include "src/base/bfloat16.h"
 
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
-/// Tiles of 128 x 128, or of 64 rows, or of 64 or 96 columns, of a product of bfloat16 matrices, or
-/// of float ones in tf32, for kernels that use up each tile where it is made. A block of 384
-/// threads stays on its multiprocessor and goes through many tiles: one warp copies operands into a
-/// ring of stages, two warpgroups take turns, so that one multiplies while the other one works on
-/// its finished tile. The blocks of a cluster compute neighbouring tiles and hand each other the
-/// operands that these share.
+/// Tiles of 128 x 128, or of 64 or 192 rows, or of 64, 96 or 192 columns, of a product of bfloat16
+/// matrices, or of float ones in tf32, for kernels that use up each tile where it is made. A block
+/// of 384 threads stays on its multiprocessor and goes through many tiles: one warp copies operands
+/// into a ring of stages, two warpgroups take turns, so that one multiplies while the other one
+/// works on its finished tile. The blocks of a cluster compute neighbouring tiles and hand each
+/// other the operands that these share.
 namespace norn::cuda {
 
 constexpr int kTile = 128;             ///< rows and columns of a tile
@@ -64,6 +65,7 @@ struct TileOperands {
   TileOrder order;
   bool rows_inside = false;  ///< whether `inner` of the order runs along the rows of the result
   int steps = 0;             ///< stages that a tile needs
+  int half_every = 0;        ///< which stages have only half of k, in rows of 64 bytes, or 0: none
 };
 
 /// The barriers of the ring, in shared memory.
@@ -85,21 +87,27 @@ __device__ inline int warpgroup() {
 }
 
 /// kRows x kCols blocks are a cluster: those in a row share a, those in a column b. Of floats, k is
-/// contiguous in both operands. Tiles have 64 * kHalves rows and kWidth columns; of fewer than 128
-/// the kernel's own copying warp brings b, whose k is contiguous.
+/// contiguous in both operands. Tiles have 64 * kHalves rows and kWidth columns; of others than 128
+/// the kernel's own copying warp brings b, in pieces of 64 columns where k is not contiguous.
+/// kHasHalves: whether TileOperands::half_every may say something, of operands whose k is
+/// contiguous.
 template <hopper::Major kMajorA, hopper::Major kMajorB, int kRows, int kCols, int kStages,
-          typename T = Bfloat16, int kHalves = 2, int kWidth = kTile>
+          typename T = Bfloat16, int kHalves = 2, int kWidth = kTile, bool kHasHalves = false>
 class TilePipeline {
   static_assert(std::is_same_v<T, Bfloat16> ||
                 (kMajorA == hopper::Major::k && kMajorB == hopper::Major::k));
-  static_assert(kWidth == kTile || (kMajorB == hopper::Major::k && kMajorA == hopper::Major::k));
+  static_assert(kWidth == kTile || kWidth == 96 ||
+                (kMajorB == hopper::Major::k && kMajorA == hopper::Major::k));
 
  public:
   static constexpr int kBlocks = kRows * kCols;
   static constexpr int kTileRows = 64 * kHalves;
-  static constexpr int kOperandBytes = kHalves * kPieceBytes;       ///< pieces of a
-  static constexpr int kStageBytes = kOperandBytes + kWidth * 128;  ///< and b
-  static constexpr int kSums = kWidth / 2;                          ///< of a thread and half
+  static constexpr int kTileCols = kWidth;
+  static constexpr int kOperandBytes = kHalves * kPieceBytes;  ///< pieces of a
+  static constexpr int kStageBytes =                           ///< and b
+      kOperandBytes +
+      (kMajorB == hopper::Major::k ? kWidth * 128 : (kWidth + 63) / 64 * kPieceBytes);
+  static constexpr int kSums = kWidth / 2;  ///< of a thread and half
   static constexpr int kStagesBytes = kStages * kStageBytes;
   using Barriers = TileBarriers<kStages>;
 
@@ -162,14 +170,23 @@ class TilePipeline {
     stage_ = std::uint32_t(begin % kStages);
     std::uint32_t parity = std::uint32_t(begin / kStages) & 1;
     hopper::named_sync(kTurnBarrier + consumer, kConsumers * kConsumerThreads);
+    int until_half = operands_.half_every;
     for (int step = 0;; ++step) {
       hopper::barrier_wait(full_ + 8 * stage_, parity);
-      multiply_half_stage<0>(stages_ + stage_ * kStageBytes, sum);
+      const std::uint32_t stage = stages_ + stage_ * kStageBytes;
+      const bool is_half = kHasHalves && --until_half == 0;
+      if (is_half)
+        multiply_narrow_stage(stage, sum);
+      else
+        multiply_half_stage<0>(stage, sum);
       if (step > 0) {
         hopper::product_wait<1>();
         release(stage_ == 0 ? kStages - 1 : stage_ - 1);
       }
-      multiply_half_stage<1>(stages_ + stage_ * kStageBytes, sum);
+      if (is_half)
+        until_half = operands_.half_every;
+      else
+        multiply_half_stage<1>(stage, sum);
       if (step + 1 == operands_.steps) break;
       if (++stage_ == kStages) {
         stage_ = 0;
@@ -248,6 +265,19 @@ class TilePipeline {
     hopper::product_commit();
   }
 
+  /// All of a stage with half of k.
+  __device__ void multiply_narrow_stage(std::uint32_t stage, float (&sum)[kHalves][kSums]) const {
+    const std::uint64_t a = hopper::narrow_operand(stage);
+    const std::uint64_t b = hopper::narrow_operand(stage + kOperandBytes);
+    hopper::product_fence();
+#pragma unroll
+    for (int k = 0; k < 2; ++k)
+#pragma unroll
+      for (int half = 0; half < kHalves; ++half)
+        multiply_add(sum[half], a + half * (kPieceBytes / 2 / 16) + k * 2, b + k * 2);
+    hopper::product_commit();
+  }
+
   static __device__ void multiply_add(float (&sum)[kSums], std::uint64_t a, std::uint64_t b) {
     if constexpr (std::is_same_v<T, float>) {
       if constexpr (kWidth == 64)
@@ -259,7 +289,9 @@ class TilePipeline {
     } else if constexpr (kWidth == 64) {
       hopper::multiply_add_64x64x16(sum, a, b);
     } else if constexpr (kWidth == 96) {
-      hopper::multiply_add_64x96x16(sum, a, b);
+      hopper::multiply_add_64x96x16<kMajorA, kMajorB>(sum, a, b);
+    } else if constexpr (kWidth == 192) {
+      hopper::multiply_add_64x192x16(sum, a, b);
     } else {
       hopper::multiply_add_64x128x16<kMajorA, kMajorB>(sum, a, b);
     }

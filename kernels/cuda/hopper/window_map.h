@@ -17,4 +17,17 @@ CUtensorMap map_windows(const Window& window, const Bfloat16* x, Index examples,
 /// Floats are rounded to tf32 on the way.
 CUtensorMap map_windows(const Window& window, const float* x, Index examples, int rows);
 
+/// The same in boxes of half the channels, with the 64-byte swizzle.
+CUtensorMap map_half_windows(const Window& window, const Bfloat16* x, Index examples, int rows);
+CUtensorMap map_half_windows(const Window& window, const float* x, Index examples, int rows);
+
+/// Boxes of 64 places of images x `cols` of their channels: 64 with the 128-byte swizzle, or 32
+/// with the 64-byte swizzle. Places follow each other along x, then y, then the next image; what
+/// lies behind the last image is read as zero and not written. Their distances are in elements.
+struct MappedPlaces {
+  Index channels, width, height, examples;
+  Index x, y, example;  ///< from one to the next, each a multiple of the one before
+};
+CUtensorMap map_places(const Bfloat16* first, const MappedPlaces& places, int cols);
+
 }  // namespace norn::cuda

@@ -138,8 +138,43 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
     else
       gather_input_delta(window, delta, filters, to);
   }
+  DenseOperand filters_of_phase(const Window& window, Index number, const Window& of,
+                                MatrixView<const float> filters) {
+    const FilterColumns columns = of_read(of);
+    return make_filters(
+        of, window.channels, columns, [&]<typename T>(const TapColumns&, MatrixView<T> filled) {
+          for_cells(stream_, "filters of a phase", filled.rows, filled.cols,
+                    PhaseFilters<T>(window, number, columns.padded, filters, filled));
+        });
+  }
+  /// Whether phases go where they belong at once: in bf16 alone.
+  bool places_phases(const Window& window, const DenseOperand& delta, Index filters,
+                     const GivenDelta& to) const {
+    const auto is_mapped = [](const auto& m) { return is_run(m) && is_packable<8>(m); };
+    return rounds() && window_phases::can_place(window, filters) && is_there(delta) &&
+           to.dx.data == nullptr && is_mapped(to.bf16) &&
+           (!to.slopes || (to.x_bf16.data != nullptr && is_mapped(to.x_bf16)));
+  }
+  void place_phases(const Window& window, const DenseOperand& delta,
+                    MatrixView<const float> filters, const GivenDelta& to) {
+    const Index channels = window.channels, row = window.in[0] * channels;
+    for (Index number = 0; number < window_phases::count(window); ++number) {
+      const Window of = window_phases::window_of(window, number, filters.rows);
+      const Index rows = delta.rows() * of.out_places();
+      const Index first = number / window.stride[0] * row + number % window.stride[0] * channels;
+      WindowResult result{.result = {nullptr, rows, channels, channels},
+                          .f = to.f,
+                          .bf16 = {to.bf16.data + first, rows, channels, channels}};
+      if (to.slopes) result.bf16_outputs = {to.x_bf16.data + first, rows, channels, channels};
+      result.places = {of.out[0], of.out[1], window.stride[0] * channels, window.stride[1] * row,
+                       window.in[1] * row};
+      multiply(of, delta, filters_of_phase(window, number, of, filters), result);
+    }
+  }
   void input_delta_by_phases(const Window& window, const DenseOperand& delta,
                              MatrixView<const float> filters, const GivenDelta& to) {
+    if (places_phases(window, delta, filters.rows, to))
+      return place_phases(window, delta, filters, to);
     const Index channels = window.channels, most = window_phases::examples_at_once(to.dx.cols);
     for (Index first = 0; first < delta.rows(); first += most) {
       const Index count = std::min(most, delta.rows() - first);
@@ -149,13 +184,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
         const Window of = window_phases::window_of(window, number, filters.rows);
         const Index places = of.out_places();
         if (places == 0 || of.taps() == 0) continue;
-        const FilterColumns columns = of_read(of);
-        const DenseOperand w = make_filters(
-            of, channels, columns, [&]<typename T>(const TapColumns&, MatrixView<T> filled) {
-              for_cells(stream_, "filters of a phase", filled.rows, filled.cols,
-                        PhaseFilters<T>(window, number, columns.padded, filters, filled));
-            });
-        multiply(of, delta.row_range(first, count), w,
+        multiply(of, delta.row_range(first, count), filters_of_phase(window, number, of, filters),
                  {.result = {sums, count * places, channels, channels}});
         phases.of[number] = {sums, int(of.out[0]), int(places)};
         sums += count * places * channels;
@@ -265,7 +294,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
 
   void gradient_read(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                      float scale, MatrixView<float> term) {
-    const FilterColumns columns = of_read(window);
+    const FilterColumns columns = of_gradient(window, term.rows);
     const Index slices = gradient_slices(window, term.rows, x.rows());
     const MatrixView<float> parts = slices_of(slices, term.rows, columns.depth);
     multiply_window_slices(stream_, window,
@@ -303,20 +332,39 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
     }
     add_slices(window, columns, parts, slices, scale, term);
   }
+  struct Runs {
+    Index most = 0;    ///< at a time, fewer than two where each is made by itself
+    Index slices = 0;  ///< of a run
+    bool are_written = false;
+  };
+  /// How gradients of equal runs of so many examples are made together.
+  Runs runs_of(const Window& window, const DenseOperand& delta, const DenseOperand& x,
+               Index filters, Index count, Index length) const {
+    if (count < 2 || length == 0) return {};
+    if (turns(window, filters, length))
+      return {runs_turned(window, filters, length), turned_slices(window, filters, length)};
+    if (!rounds() || !is_there(delta)) return {};
+    if (reads_windows(window, filters))
+      return {is_there(x) ? count : 0, gradient_slices(window, filters, length)};
+    if (folds(window, filters) || !fills_tiles(filters) || !device_reads_windows()) return {};
+    return {x.values.data == nullptr ? 0 : runs_written(window, length),
+            written_slices(window, filters), true};
+  }
   /// Of so many equal runs, in which rows of parts are slices of a run.
   void multiply_runs(const Window& window, const DenseOperand& delta, const DenseOperand& x,
-                     Index filters, Index runs, Index slices, MatrixView<float> parts) {
-    if (rounds())
-      multiply_window_slices(stream_, window, by_places(delta.bf16, window.out_places(), filters),
-                             x.bf16, runs, slices, parts);
-    else
-      multiply_turned(window, delta, x, runs, slices, parts);
+                     Index filters, Index runs, const Runs& of, MatrixView<float> parts) {
+    if (!rounds()) return multiply_turned(window, delta, x, runs, of.slices, parts);
+    const MatrixView<const Bfloat16> rows = by_places(delta.bf16, window.out_places(), filters);
+    if (!of.are_written)
+      return multiply_window_slices(stream_, window, rows, x.bf16, runs, of.slices, parts);
+    const MatrixView<const Bfloat16> piece = write(window, x.values, 0, rows.rows, rounded_piece_);
+    multiply_window_slices(stream_, places_of(piece.rows, piece.cols), rows,
+                           {piece.data, 1, piece.size(), piece.size()}, runs, of.slices, parts);
   }
   // Those in front are equally long, the last may be shorter: its gradient is made by itself.
   bool do_gradients(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                     std::span<const Range> runs, float scale, Index filters,
                     MatrixView<float> terms) override {
-    const FilterColumns columns = of_read(window);
     const auto term = [&](std::size_t run) {
       const Index depth = window.taps() * window.channels;
       return MatrixView<float>{terms.row(Index(run)), filters, depth, depth};
@@ -326,21 +374,21 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
            (equal == 0 || runs[equal].begin == runs[equal - 1].end))
       ++equal;
     const Index length = equal == 0 ? 0 : runs[0].count();
-    const bool reads = rounds() && reads_windows(window, filters) && is_there(delta) && is_there(x);
-    if (equal < 2 || length == 0 || !(reads || turns(window, filters, length))) return false;
-    const Index most = reads ? Index(equal) : runs_turned(window, filters, length);
-    if (most < 2) return false;
-    const Index slices =
-        reads ? gradient_slices(window, filters, length) : turned_slices(window, filters, length);
-    for (Index begin = 0; begin < Index(equal); begin += most) {
-      const Index count = std::min(most, Index(equal) - begin);
+    const Runs of = runs_of(window, delta, x, filters, Index(equal), length);
+    if (of.most < 2) return false;
+    const FilterColumns columns = of.are_written ? of_written(window)
+                                  : rounds()     ? of_gradient(window, filters)
+                                                 : of_read(window);
+    const Index summed =
+        of.are_written ? gradient_columns(places_of(1, columns.depth), filters) : columns.depth;
+    for (Index begin = 0; begin < Index(equal); begin += of.most) {
+      const Index count = std::min(of.most, Index(equal) - begin);
       const Index first = runs[std::size_t(begin)].begin, examples = count * length;
-      const MatrixView<float> parts = slices_of(count * slices, filters, columns.depth);
+      const MatrixView<float> parts = slices_of(count * of.slices, filters, summed);
       multiply_runs(window, delta.row_range(first, examples), x.row_range(first, examples), filters,
-                    count, slices, parts);
-      for (Index run = 0; run < count; ++run)
-        add_slices(window, columns, parts.row_range(run * slices * filters, slices * filters),
-                   slices, scale, term(std::size_t(begin + run)));
+                    count, of, parts);
+      add_slices(window, columns, parts, of.slices, scale, term(std::size_t(begin)), count,
+                 terms.stride);
     }
     for (std::size_t run = equal; run < runs.size(); ++run)
       do_gradient(window, delta.row_range(runs[run].begin, runs[run].count()),
@@ -350,7 +398,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
   void gradient_folded(const Window& window, const DenseOperand& delta, const DenseOperand& x,
                        float scale, MatrixView<float> term) {
     const Window of = folded(window);
-    const FilterColumns columns = of_read(of);
+    const FilterColumns columns = of_gradient(of, term.rows);
     const Index slices = gradient_slices(of, term.rows, x.rows());
     const MatrixView<float> parts = slices_of(slices, term.rows, columns.depth);
     multiply_window_slices(stream_, of,
@@ -372,7 +420,7 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
     const Index of_piece = written_slices(window, term.rows);
     const Index slices = quotient_up(windows, most) * of_piece;
     const MatrixView<float> parts =
-        slices_of(slices, term.rows, round_up(columns.depth, kBox<Bfloat16>));
+        slices_of(slices, term.rows, gradient_columns(places_of(most, columns.depth), term.rows));
     const MatrixView<const Bfloat16> rounded =
         by_places(round(delta, rounded_delta_), window.out_places(), term.rows);
     for_pieces(window, x.rows(), [&](Index first, Index count) {
@@ -388,14 +436,17 @@ class CudaConvolution final : public ConvolutionKernels, private WindowOperands 
   MatrixView<float> slices_of(Index slices, Index filters, Index depth) {
     return {filters_.reserve(slices * filters * depth), slices * filters, depth, depth};
   }
+  /// The terms of so many runs, which are `next` elements apart.
   void add_slices(const Window& window, const FilterColumns& columns, MatrixView<const float> parts,
-                  Index slices, float scale, MatrixView<float> term) {
-    for_cells(stream_, "add slices", term.rows, columns.depth,
+                  Index slices, float scale, MatrixView<float> term, Index runs = 1,
+                  Index next = 0) {
+    for_cells(stream_, "add slices", runs * term.rows, columns.depth,
               AddSlices{{int(window.channels), int(columns.padded), int(window.taps())},
                         parts,
                         int(slices),
                         scale,
-                        term});
+                        term,
+                        next});
   }
 
   template <typename T>

@@ -16,7 +16,7 @@ static_assert(kDepth == window_pieces::kBox<float>);
 static_assert(window_pieces::kTurnedRun * sizeof(float) % 16 == 0);
 
 template <int kCols, int kHalves, int kRowBlocks>
-struct TurnedGradient : ToFloats<float>, SlicedTiles<kCols, kHalves, kRowBlocks> {
+struct TurnedGradient : ToSums<float>, SlicedTiles<kCols, kHalves, kRowBlocks> {
   using Tiles = SlicedTiles<kCols, kHalves, kRowBlocks>;
   using Pipeline = TilePipeline<Major::k, Major::k, kRowBlocks, kCols, kStages, float, kHalves>;
 
@@ -65,8 +65,10 @@ struct TurnedGradient : ToFloats<float>, SlicedTiles<kCols, kHalves, kRowBlocks>
   }
 };
 
-template <int kCols, int kHalves>
-using TurnedByColumns = TurnedGradient<kCols, kHalves, 1>;
+template <int kCols>
+using TurnedOf64 = TurnedGradient<kCols, 1, 1>;
+template <int kCols>
+using TurnedOf128 = TurnedGradient<kCols, 2, 1>;
 
 /// The most channels at a time of which a tap's columns are whole boxes; of two blocks each brings
 /// whole ones.
@@ -88,7 +90,6 @@ void multiply_turned_slices(const Stream& stream, const Window& window, Index ex
   Work work{.starts = WindowStarts(window),
             .taps = TapBoxes(window, box),
             .to = {.result = parts},
-            .in_pairs = true,
             .slices = int(slices),
             .filters = int(filters),
             .turned = {.first = distance(0, 0),
@@ -100,8 +101,10 @@ void multiply_turned_slices(const Stream& stream, const Window& window, Index ex
   work.operands.steps = tiles_of(tiles_of(delta.cols, kDepth), int(slices));
   if (shares_images)
     launch_slices<TurnedGradient<1, 2, 2>>(stream, work, runs);
+  else if (filters <= kTile / 2)
+    launch_slices_by_columns<TurnedOf64>(stream, work, runs);
   else
-    launch_slices_by_columns<TurnedByColumns>(stream, work, runs);
+    launch_slices_by_columns<TurnedOf128>(stream, work, runs);
 }
 
 }  // namespace norn::cuda

@@ -251,24 +251,37 @@ struct MirrorFilters {
 /// scale * the sum of parts(slice * rows + row, column), in order.
 __device__ inline float scale_slices(const MatrixView<const float>& parts, int slices, Index rows,
                                      float scale, Index row, int column) {
+  constexpr int kInFlight = 16;
   double sum = 0.0;
-#pragma unroll 8  // loads on their way together
-  for (int slice = 0; slice < slices; ++slice) sum += double(parts(slice * rows + row, column));
+  for (int first = 0; first < slices; first += kInFlight) {
+    float part[kInFlight];
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i)
+      if (first + i < slices) part[i] = parts((first + i) * rows + row, column);
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i)
+      if (first + i < slices) sum += double(part[i]);
+  }
   return float(double(scale) * sum);
 }
 
-/// term(k, c * taps + tap) = scale * the sum of parts(slice * K + k, tap * padded + c).
+/// term(k, c * taps + tap) of a run = scale * the sum of its parts(slice * K + k, tap * padded +
+/// c).
 struct AddSlices {
   TapColumns columns;
   MatrixView<const float> parts;
-  int slices;
+  int slices;  ///< of a run
   float scale;
-  MatrixView<float> term;
-  __device__ inline void operator()(Index k, int column) const {
+  MatrixView<float> term;  ///< of the first run
+  Index next_run;          ///< elements to that of the next
+
+  /// Rows are those of all runs.
+  __device__ inline void operator()(Index row, int column) const {
+    const int filters = int(term.rows), run = int(row) / filters, k = int(row) % filters;
     const int tap = column / columns.padded, c = column % columns.padded;
     if (c >= columns.used || tap >= columns.taps) return;
-    term(k, Index(c) * columns.taps + tap) =
-        scale_slices(parts, slices, term.rows, scale, k, column);
+    term.row(k)[run * next_run + Index(c) * columns.taps + tap] =
+        scale_slices(parts, slices, filters, scale, Index(run) * slices * filters + k, column);
   }
 };
 

@@ -25,23 +25,16 @@ inline int tiles_of(Index size, int tile) {
 
 /// Where windows begin in the images.
 struct WindowStarts {
-  Divisor by_windows, by_width;
+  WindowPlaces places;
   int stride[2], padding[2];
 
   explicit WindowStarts(const Window& window)
-      : by_windows(window.out_places()),
-        by_width(window.out[0]),
+      : places(window),
         stride{int(window.stride[0]), int(window.stride[1])},
         padding{int(window.padding[0]), int(window.padding[1])} {}
-  struct Place {
-    int x, y, example;
-  };
-  __device__ Place at(int window) const {
-    Place place{};
-    place.example = by_windows.divide(window);
-    place.y = by_width.divide(window) * stride[1] - padding[1];
-    place.x = window * stride[0] - padding[0];
-    return place;
+  __device__ WindowPlaces::Place at(int window) const {
+    const WindowPlaces::Place place = places.at(window);
+    return {place.x * stride[0] - padding[0], place.y * stride[1] - padding[1], place.example};
   }
 };
 
@@ -79,16 +72,18 @@ struct TurnedTaps {
 
 struct Work {
   TileOperands operands;
-  CUtensorMap needed, result;  ///< of tiles that go through shared memory
+  CUtensorMap needed, result;      ///< of tiles that go through shared memory
+  CUtensorMap narrow_a, narrow_b;  ///< of boxes of half the channels
   WindowStarts starts;
   TapBoxes taps;
   int windows;  ///< of all examples; of gradients those of a run
   WindowResult to;
-  bool in_pairs;  ///< whether two columns may be written at once
-  // Of gradients.
+  bool in_pairs = false;  ///< whether two columns may be written at once
+  // Of gradients, whose columns may be.
   int row_tiles;  ///< of a slice
   int slices;     ///< of a run
   int filters;
+  int channels = 0;  ///< of the source
   TurnedTaps turned{};
 };
 
@@ -128,8 +123,14 @@ struct ToFloats {
   using Element = T;
   static constexpr int kWidth = kTile;
   static constexpr bool kFromRegisters = true;
+  static constexpr bool kSumsAlone = false;
   static constexpr int kTileBytes = 8;  // none is used
   static constexpr int kStages = 6;
+};
+/// Results are sums and nothing else.
+template <typename T>
+struct ToSums : ToFloats<T> {
+  static constexpr bool kSumsAlone = true;
 };
 
 /// Tiles of 64 * kHalves filters, the slices of all runs one below the other. kColBlocks side by
@@ -155,12 +156,14 @@ struct SlicedTiles {
   static __device__ int first_step(const Work& work, const TilePlace& at) {
     return slice(work, at) % work.slices * work.operands.steps;
   }
-  /// load(piece) of the pieces of the deltas that this block brings at a step.
+  /// load(piece) of the pieces of the deltas that this block brings at a step: of an odd number the
+  /// last by turns.
   template <class Load>
   static __device__ void for_own_pieces(int step, int share, const Load& load) {
 #pragma unroll
     for (int piece = 0; piece < kHalves; ++piece)
-      if (kCols == 1 || (kHalves == 1 ? step % 2 : piece) == share) load(piece);
+      if (kCols == 1 || (kHalves % 2 == 1 && piece + 1 == kHalves ? step : piece) % 2 == share)
+        load(piece);
   }
   static __device__ int first_row(const Work& work, const TilePlace& at) {
     return slice(work, at) * work.filters + filter(work, at);
@@ -189,12 +192,15 @@ __device__ void consume(const Work& work, Shared<Kind>& shared, typename Kind::P
       Sums sum = {};
       pipeline.multiply(number, consumer, sum);
       pipeline.finish(sum);
-      write_floats(work.to, work.in_pairs, {Kind::first_row(work, at), at.col},
-                   Kind::rows_end(work, at), sum);
+      const TilePlace to{Kind::first_row(work, at), at.col};
+      if constexpr (Kind::kSumsAlone)
+        write_sums(work.to.result, to, Kind::rows_end(work, at), sum);
+      else
+        write_floats(work.to, work.in_pairs, to, Kind::rows_end(work, at), sum);
     });
   } else {
-    ResultTile<typename Kind::Stored, Kind::kWidth> out(
-        work.to, work.needed, work.result, hopper::shared_address(shared.tiles),
+    ResultTile<typename Kind::Stored, Kind::kWidth, Kind::kPlaced> out(
+        work.to, work.starts.places, work.needed, work.result, hopper::shared_address(shared.tiles),
         hopper::shared_address(shared.loaded), consumer);
     for_own_tiles(work, pipeline, consumer, [&](const TilePlace& at, std::int64_t number) {
       Sums sum = {};
@@ -254,19 +260,16 @@ void launch_slices(const Stream& stream, Work& work, Index runs) {
   work.row_tiles = tiles_of(work.filters, Kind::kRows);
   work.operands.order.outer = work.row_tiles / (Kind::kBlocks / kCols) * int(work.slices * runs);
   work.operands.order.inner = work.operands.order.group =
-      tiles_of(tiles_of(work.to.result.cols, kTile), kCols);
+      tiles_of(tiles_of(work.to.result.cols, Kind::Pipeline::kTileCols), kCols);
   launch<Kind>(stream, work);
 }
-/// The same in those of Kind<columns of a cluster, halves of a tile's rows> that fill best.
-template <template <int, int> class Kind>
+/// The same in those of Kind<columns of a cluster> that fill best.
+template <template <int> class Kind>
 void launch_slices_by_columns(const Stream& stream, Work& work, Index runs) {
-  const bool shares = window_pieces::shares_deltas(tiles_of(work.to.result.cols, kTile));
-  if (work.filters <= kTile / 2)
-    shares ? launch_slices<Kind<2, 1>>(stream, work, runs)
-           : launch_slices<Kind<1, 1>>(stream, work, runs);
+  if (window_pieces::shares_deltas(tiles_of(work.to.result.cols, Kind<1>::Pipeline::kTileCols)))
+    launch_slices<Kind<2>>(stream, work, runs);
   else
-    shares ? launch_slices<Kind<2, 2>>(stream, work, runs)
-           : launch_slices<Kind<1, 2>>(stream, work, runs);
+    launch_slices<Kind<1>>(stream, work, runs);
 }
 
 }  // namespace norn::cuda::window_kernel

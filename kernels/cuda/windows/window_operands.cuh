@@ -66,6 +66,10 @@ class WindowOperands {
         rounds() ? padded_channels<Bfloat16>(window) : padded_channels<float>(window);
     return {padded, window.taps() * padded};
   }
+  /// In what a gradient in bfloat16 is summed in.
+  static FilterColumns of_gradient(const Window& window, Index filters) {
+    return {gradient_channels(window, filters), gradient_columns(window, filters)};
+  }
   bool folds(const Window& window, Index filters) const {
     return can_fold(window, filters, rounds()) && device_reads_windows();
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Products of windows on compute capability 9.0: tile_product.cuh multiplies, and the copying warp
 // brings tiles of windows. A tile of the forward product is 128 windows x 128 filters, one of the
-// gradient 128 filters x 128 columns of a slice of the windows. Sums run along taps and channels,
-// or along windows, in order; nothing is split that shapes do not split. A tile that goes through
-// shared memory has as many columns as filters fill best.
+// gradient up to 192 filters x 128 or 96 columns of a slice of the windows. Sums run along taps and
+// channels, or along windows, in order; nothing is split that shapes do not split. A tile that goes
+// through shared memory has as many columns as filters fill best.
 #include "kernels/cuda/hopper/window_map.h"
 #include "kernels/cuda/windows/window_kernel.cuh"
 
@@ -17,26 +17,22 @@ static_assert(kBox == window_pieces::kBox<Bfloat16>);
 constexpr int kClusterRows = 2;           // blocks that share filters
 constexpr int kSharedBytes = 226 * 1024;  // of a block, without barriers
 
-/// As many windows as the map's boxes have rows, from one on: the channels of a box at a tap.
-template <typename T>
+/// As many windows as the map's boxes have rows, from one on: a box of channels at a tap.
 __device__ void load_windows(const CUtensorMap& map, std::uint32_t to, std::uint32_t barrier,
-                             const WindowStarts::Place& start, const TapBox& tap) {
-  asm volatile(
-      "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes"
-      " [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};" ::"r"(to),
-      "l"(&map), "r"(barrier), "r"(tap.box * kTileDepthOf<T>), "r"(start.x), "r"(start.y),
-      "r"(start.example), "h"(std::uint16_t(tap.x)), "h"(std::uint16_t(tap.y))
-      : "memory");
+                             const WindowPlaces::Place& start, const TapBox& tap, int channel) {
+  hopper::load_places(map, to, barrier, channel, start.x, start.y, start.example, tap.x, tap.y);
 }
 
-/// Operands are T, results S in tiles of so many columns that go through shared memory.
-template <typename T, typename S, int kColumns>
+/// Operands are T, results S in tiles of so many columns that go through shared memory. kAtPlaces:
+/// to ResultPlaces.
+template <typename T, typename S, int kColumns, bool kAtPlaces = false>
 struct ToTiles {
   using Element = T;
   using Stored = S;
   static constexpr int kWidth = kColumns;
   static constexpr bool kFromRegisters = false;
-  static constexpr int kTileBytes = ResultTile<Stored, kWidth>::kBytes;
+  static constexpr bool kPlaced = kAtPlaces;
+  static constexpr int kTileBytes = ResultTile<Stored, kWidth, kPlaced>::kBytes;
   static constexpr int kStages = (kSharedBytes - kConsumers * kTileBytes) / (kTile + kWidth) / 128;
 };
 
@@ -44,8 +40,8 @@ template <class Result>
 struct Forward : Result {
   using T = typename Result::Element;
   static constexpr int kBlocks = kClusterRows;
-  using Pipeline =
-      TilePipeline<Major::k, Major::k, kClusterRows, 1, Result::kStages, T, 2, Result::kWidth>;
+  using Pipeline = TilePipeline<Major::k, Major::k, kClusterRows, 1, Result::kStages, T, 2,
+                                Result::kWidth, true>;
 
   /// 128 windows, and the half of the filters that this block brings to both of its cluster.
   static __device__ void produce(const Work& work, const Pipeline& pipeline, Ring<Forward> ring) {
@@ -55,15 +51,19 @@ struct Forward : Result {
          tile += pipeline.stride()) {
       const TilePlace at = pipeline.place(tile);
       // Rows that nothing reads may be any.
-      const WindowStarts::Place start = work.starts.at(at.row < work.windows ? at.row : 0);
+      const WindowPlaces::Place start = work.starts.at(at.row < work.windows ? at.row : 0);
       TapBox tap(work.taps, 0);
       for (int step = 0; step < work.operands.steps; ++step) {
         ring.wait();
+        const bool is_half = tap.box + 1 == work.operands.half_every;
         if (hopper::elected()) {
-          hopper::barrier_arrive_expecting(ring.barrier(), Pipeline::kStageBytes);
-          load_windows<T>(work.operands.a, ring.place(), ring.barrier(), start, tap);
-          hopper::load_box_to(work.operands.b,
-                              ring.place() + Pipeline::kOperandBytes + half * kFilters * 128,
+          const int row = is_half ? 64 : 128;  // bytes
+          hopper::barrier_arrive_expecting(
+              ring.barrier(), is_half ? Pipeline::kStageBytes / 2 : Pipeline::kStageBytes);
+          load_windows(is_half ? work.narrow_a : work.operands.a, ring.place(), ring.barrier(),
+                       start, tap, tap.box * kTileDepthOf<T>);
+          hopper::load_box_to(is_half ? work.narrow_b : work.operands.b,
+                              ring.place() + Pipeline::kOperandBytes + half * kFilters * row,
                               ring.barrier(), step * kTileDepthOf<T>, at.col + half * kFilters, 3);
         }
         tap.advance(work.taps);
@@ -77,13 +77,19 @@ struct Forward : Result {
   }
 };
 
-template <int kCols, int kHalves>
-struct Gradient : ToFloats<Bfloat16>, SlicedTiles<kCols, kHalves> {
+/// Tiles of kColumns columns: two boxes of channels, which may be of two taps, or of 96 of one tap
+/// that begin at multiples of 96.
+template <int kCols, int kHalves, int kColumns = kTile>
+struct Gradient : ToSums<Bfloat16>, SlicedTiles<kCols, kHalves> {
+  static constexpr int kStages = kHalves == 3 ? 5 : 6;
   using Tiles = SlicedTiles<kCols, kHalves>;
-  using Pipeline = TilePipeline<Major::mn, Major::mn, 1, kCols, kStages, Bfloat16, kHalves>;
+  using Pipeline =
+      TilePipeline<Major::mn, Major::mn, 1, kCols, kStages, Bfloat16, kHalves, kColumns>;
+  static constexpr bool kOfOneTap = kColumns != kTile;
+  static constexpr int kChannels = kOfOneTap ? kColumns : kBox;  ///< from place to place of a tap
 
-  /// 64 windows: their deltas of the filters, and two boxes of channels. Behind the last window
-  /// deltas are zero.
+  /// 64 windows: their deltas of the filters, and two boxes of channels, but for one that has none.
+  /// Behind the last window deltas are zero.
   static __device__ void produce(const Work& work, const Pipeline& pipeline, Ring<Gradient> ring) {
     const int share = kCols == 1 ? 0 : int(hopper::cluster_rank());
     for (std::int64_t tile = pipeline.first(); tile < work.operands.order.count();
@@ -92,16 +98,21 @@ struct Gradient : ToFloats<Bfloat16>, SlicedTiles<kCols, kHalves> {
       const int first_filter = Tiles::filter(work, at);
       const int run = Tiles::run(work, at);
       const int first_step = Tiles::first_step(work, at);
-      const TapBox tap(work.taps, at.col / kBox);
+      const TapBox tap(work.taps, at.col / kChannels);
       TapBox next = tap;
-      next.advance(work.taps);
+      if (!kOfOneTap) next.advance(work.taps);
+      const int channel = tap.box * kChannels;
+      const int next_channel = kOfOneTap ? channel + kBox : next.box * kBox;
+      const bool has_next = !kOfOneTap || next_channel < work.channels;
       for (int step = first_step; step < first_step + work.operands.steps; ++step) {
         const int window = step * kBox;
-        const WindowStarts::Place start =
+        const WindowPlaces::Place start =
             work.starts.at(run * work.windows + (window < work.windows ? window : 0));
         ring.wait();
         if (hopper::elected()) {
-          hopper::barrier_arrive_expecting(ring.barrier(), Pipeline::kStageBytes);
+          hopper::barrier_arrive_expecting(
+              ring.barrier(),
+              has_next ? Pipeline::kStageBytes : Pipeline::kStageBytes - kPieceBytes);
           Tiles::for_own_pieces(step, share, [&](int piece) {
             const std::uint32_t to = ring.place() + piece * kPieceBytes;
             const int from = first_filter + piece * kBox;
@@ -111,14 +122,25 @@ struct Gradient : ToFloats<Bfloat16>, SlicedTiles<kCols, kHalves> {
               hopper::load_box_to(work.operands.a, to, ring.barrier(), from, window, run, 3);
           });
           const std::uint32_t to = ring.place() + Pipeline::kOperandBytes;
-          load_windows<Bfloat16>(work.operands.b, to, ring.barrier(), start, tap);
-          load_windows<Bfloat16>(work.operands.b, to + kPieceBytes, ring.barrier(), start, next);
+          load_windows(work.operands.b, to, ring.barrier(), start, tap, channel);
+          if (has_next)
+            load_windows(work.operands.b, to + kPieceBytes, ring.barrier(), start, next,
+                         next_channel);
         }
         ring.advance();
       }
     }
   }
 };
+
+template <int kCols>
+using GradientOf64 = Gradient<kCols, 1>;
+template <int kCols>
+using GradientOf128 = Gradient<kCols, 2>;
+template <int kCols>
+using GradientOf128By96 = Gradient<kCols, 2, 96>;
+template <int kCols>
+using GradientOf192By96 = Gradient<kCols, 3, 96>;
 
 }  // namespace
 
@@ -142,6 +164,14 @@ CUtensorMap map_tile_boxes(MatrixView<const float> matrix, int) {
   return map_result_boxes(matrix);
 }
 
+CUtensorMap map_rows_at(MatrixView<const Bfloat16> rows, const ResultPlaces& places, int cols) {
+  return map_places(
+      rows.data,
+      {rows.cols, places.width, places.height, rows.rows / (places.width * places.height), places.x,
+       places.y, places.example},
+      cols);
+}
+
 template <class Result>
 void multiply(const Stream& stream, const Window& window,
               MatrixView<const typename Result::Element> x,
@@ -154,6 +184,11 @@ void multiply(const Stream& stream, const Window& window,
   work.operands.a = map_windows(window, x.data, x.rows, kTile);
   work.operands.b = map_filters(filters, Result::kWidth / 2);
   work.operands.steps = tiles_of(filters.cols, kTileDepthOf<T>);
+  if (window_pieces::is_half_empty<T>(window)) {
+    work.operands.half_every = work.taps.boxes;
+    work.narrow_a = map_half_windows(window, x.data, x.rows, kTile);
+    work.narrow_b = map_half_boxes(filters, Result::kWidth / 2);
+  }
   work.operands.order.inner = work.operands.order.group = tiles_of(filters.rows, Result::kWidth);
   work.operands.order.outer = tiles_of(work.windows, kTile * kClusterRows);
   if constexpr (Result::kFromRegisters) {
@@ -161,9 +196,15 @@ void multiply(const Stream& stream, const Window& window,
         is_packable<2>(to.result) && is_packable<2>(to.outputs) && is_packable<2>(to.bf16);
   } else {
     using Stored = typename Result::Stored;
-    constexpr int kCols = ResultTile<Stored, Result::kWidth>::kBoxCols;
-    work.result = map_tile_boxes(MatrixView<const Stored>(result_of<Stored>(to)), kCols);
-    if (needs<Stored>(to)) work.needed = map_tile_boxes(needed_of<Stored>(to), kCols);
+    constexpr int kCols = ResultTile<Stored, Result::kWidth, Result::kPlaced>::kBoxCols;
+    const auto map = [&](MatrixView<const Stored> rows) {
+      if constexpr (Result::kPlaced)
+        return map_rows_at(rows, to.places, kCols);
+      else
+        return map_tile_boxes(rows, kCols);
+    };
+    work.result = map(result_of<Stored>(to));
+    if (needs<Stored>(to)) work.needed = map(needed_of<Stored>(to));
   }
   launch<Forward<Result>>(stream, work);
 }
@@ -175,16 +216,20 @@ bool floats_fit_tiles(const WindowResult& to) {
           (to.existing == Existing::overwrite && can_map(to.outputs)));
 }
 
-template <typename Stored, typename T>
+template <typename Stored, bool kPlaced = false, typename T>
 void multiply_to_tiles(const Stream& stream, const Window& window, MatrixView<const T> x,
                        MatrixView<const T> filters, const WindowResult& to) {
-  switch (window_pieces::tile_columns(filters.rows)) {
+  constexpr bool kInBf16 = std::is_same_v<Stored, Bfloat16>;
+  switch (window_pieces::tile_columns(filters.rows, kInBf16)) {
     case 64:
-      return multiply<ToTiles<T, Stored, 64>>(stream, window, x, filters, to);
+      return multiply<ToTiles<T, Stored, 64, kPlaced>>(stream, window, x, filters, to);
     case 96:
-      return multiply<ToTiles<T, Stored, 96>>(stream, window, x, filters, to);
+      return multiply<ToTiles<T, Stored, 96, kPlaced>>(stream, window, x, filters, to);
+    case 192:
+      return multiply<ToTiles<T, Stored, kInBf16 ? 192 : kTile, kPlaced>>(stream, window, x,
+                                                                          filters, to);
     default:
-      return multiply<ToTiles<T, Stored, kTile>>(stream, window, x, filters, to);
+      return multiply<ToTiles<T, Stored, kTile, kPlaced>>(stream, window, x, filters, to);
   }
 }
 
@@ -202,6 +247,9 @@ void multiply_to_floats(const Stream& stream, const Window& window, MatrixView<c
 WindowResult WindowResult::of_examples(Range examples, Index windows) const {
   const auto part = [&](auto matrix) {
     if (matrix.data == nullptr) return matrix;
+    if (places.width > 0)
+      return decltype(matrix){matrix.data + examples.begin * places.example,
+                              examples.count() * windows, matrix.cols, matrix.stride};
     return matrix.row_range(examples.begin * windows, examples.count() * windows);
   };
   WindowResult of = *this;
@@ -215,7 +263,9 @@ WindowResult WindowResult::of_examples(Range examples, Index windows) const {
 
 void multiply_windows(const Stream& stream, const Window& window, MatrixView<const Bfloat16> x,
                       MatrixView<const Bfloat16> filters, const WindowResult& result) {
-  if (result.is_bf16_alone())
+  if (result.places.width > 0)
+    multiply_to_tiles<Bfloat16, true>(stream, window, x, filters, result);
+  else if (result.is_bf16_alone())
     multiply_to_tiles<Bfloat16>(stream, window, x, filters, result);
   else
     multiply_to_floats(stream, window, x, filters, result);
@@ -228,17 +278,26 @@ void multiply_windows(const Stream& stream, const Window& window, MatrixView<con
 void multiply_window_slices(const Stream& stream, const Window& window,
                             MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x,
                             Index runs, Index slices, MatrixView<float> parts) {
+  const window_pieces::GradientTile tile = window_pieces::gradient_tile(window, delta.cols);
+  const bool of_one_tap = tile.columns == 96;
   Work work{.starts = WindowStarts(window),
-            .taps = TapBoxes(window, kBox),
+            .taps = TapBoxes(window, of_one_tap ? tile.columns : kBox),
             .windows = int(delta.rows / runs),
             .to = {.result = parts},
-            .in_pairs = true,
             .slices = int(slices),
-            .filters = int(delta.cols)};
+            .filters = int(delta.cols),
+            .channels = int(window.channels)};
   work.operands.a = map_boxes_of_each(delta, work.windows);
   work.operands.b = map_windows(window, x.data, x.rows, kBox);
   work.operands.steps = tiles_of(tiles_of(work.windows, kBox), int(slices));
-  launch_slices_by_columns<Gradient>(stream, work, runs);
+  if (of_one_tap && tile.filters == 192)
+    launch_slices_by_columns<GradientOf192By96>(stream, work, runs);
+  else if (of_one_tap)
+    launch_slices_by_columns<GradientOf128By96>(stream, work, runs);
+  else if (tile.filters == 64)
+    launch_slices_by_columns<GradientOf64>(stream, work, runs);
+  else
+    launch_slices_by_columns<GradientOf128>(stream, work, runs);
 }
 
 }  // namespace norn::cuda

@@ -16,6 +16,14 @@ namespace norn::cuda {
 /// Whether the device has such products. Windows must be those that window_pieces::can_read().
 bool device_reads_windows();
 
+/// Where rows of results stand that are not one behind the other: in images of which windows have
+/// some of the places.
+struct ResultPlaces {
+  Index width = 0;  ///< windows along x, or 0 where rows stand one behind the other
+  Index height = 0;
+  Index x = 0, y = 0, example = 0;  ///< elements from one to the next
+};
+
 /// What becomes of the sums of a product of windows: result = f(sums + bias), or their product with
 /// f's slope at outputs. It goes to floats, with a bf16 copy if there is one, or to bf16 alone.
 /// Then outputs are read in bf16.
@@ -29,6 +37,7 @@ struct WindowResult {
   MatrixView<Bfloat16> bf16{};                ///< [E*windows x K] or empty
   DropoutMask dropout{};                      ///< of bf16 alone
   Index first_row = 0;                        ///< which of the mask's the first row is
+  ResultPlaces places{};                      ///< of bf16 alone, and of outputs
 
   NORN_HD bool takes_slope() const {
     return outputs.data != nullptr || bf16_outputs.data != nullptr;
@@ -49,7 +58,8 @@ void multiply_windows(const Stream& stream, const Window& window, MatrixView<con
 
 /// parts((r*slices + s)*K + k) = delta^T * windows over slice s of the windows of run r, of so many
 /// equal runs of the examples.
-///   delta [E*windows x K],  x [E x places*C],  parts [runs*slices*K x taps * padded channels]
+///   delta [E*windows x K],  x [E x places*C],
+///   parts [runs*slices*K x window_pieces::gradient_columns()]
 void multiply_window_slices(const Stream& stream, const Window& window,
                             MatrixView<const Bfloat16> delta, MatrixView<const Bfloat16> x,
                             Index runs, Index slices, MatrixView<float> parts);

@@ -33,7 +33,7 @@ class Needs {
     if (has_mirror(window, filters))
       add_product(mirror_of(window, filters), window.channels, facts_.gives_bf16_delta(layer));
     else
-      add_delta(window, filters);
+      add_delta(window, filters, step::places_phases(facts_, edge));
   }
   /// Memory that is asked for again grows by a quarter.
   Index bytes() const {
@@ -87,15 +87,18 @@ class Needs {
     if (folds(window, filters)) {
       const Window of = folded(window);
       raise(images_, examples * of.places() * of.channels);
-      raise(filters_, gradient_slices(of, filters, examples) * filters * of.taps() *
-                          padded_channels<Bfloat16>(of));
+      raise(filters_,
+            gradient_slices(of, filters, examples) * filters * gradient_columns(of, filters));
       if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
       return;
     }
     if (!rounds_ && reads_ && can_turn(window, filters, examples))
       return add_turned(window, filters, examples);
     if (!rounds_ || !reads(window, filters)) {
-      write(window, examples);
+      const bool are_together = rounds_ && fills_tiles(filters) && has_delta;
+      const Index runs = std::max<Index>(
+          1, are_together ? std::min(own_runs(), runs_written(window, examples)) : 1);
+      write(window, runs * examples);
       const Index rows = rows_of(window, examples), depth = written_depth(window, rounds_);
       if (!rounds_ || !fills_tiles(filters)) {
         raise(filters_, filters * depth);
@@ -103,15 +106,15 @@ class Needs {
         return;
       }
       const Index pieces = quotient_up(examples * window.out_places(), rows_of_piece(depth, true));
-      raise(filters_,
-            pieces * written_slices(window, filters) * filters * round_up(depth, kBox<Bfloat16>));
+      raise(filters_, runs * pieces * written_slices(window, filters) * filters *
+                          gradient_columns(places_of(rows, depth), filters));
       if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
       return;
     }
     if (!is_rounded) raise(rounded_piece_, examples * window.places() * window.channels);
     if (!has_delta) raise(rounded_delta_, examples * window.out_places() * filters);
     raise(filters_, own_runs() * gradient_slices(window, filters, examples) * filters *
-                        window.taps() * padded_channels<Bfloat16>(window));
+                        gradient_columns(window, filters));
   }
   Index own_runs() const {
     return ExamplePartition::runs_of(facts_.settings().rank, facts_.ranks()).count();
@@ -127,10 +130,11 @@ class Needs {
     while (shorter > 0 && can_turn(window, filters, shorter)) --shorter;
     if (shorter > 0) write(window, shorter);
   }
-  void add_phases(const Window& window, Index filters) {
+  void add_phases(const Window& window, Index filters, bool are_placed) {
     const Index units = window.places() * window.channels;
-    raise(mirrored_,
-          std::min(facts_.example_capacity(), window_phases::examples_at_once(units)) * units);
+    if (!are_placed)
+      raise(mirrored_,
+            std::min(facts_.example_capacity(), window_phases::examples_at_once(units)) * units);
     for (Index number = 0; number < window_phases::count(window); ++number) {
       const Window of = window_phases::window_of(window, number, filters);
       const Index padded = rounds_ ? padded_channels<Bfloat16>(of) : padded_channels<float>(of);
@@ -138,8 +142,9 @@ class Needs {
     }
   }
   // Windows that are written out, and the operands of that.
-  void add_delta(const Window& window, Index filters) {
-    if (reads_ && window_phases::can_read(window, filters)) return add_phases(window, filters);
+  void add_delta(const Window& window, Index filters, bool are_placed) {
+    if (reads_ && window_phases::can_read(window, filters))
+      return add_phases(window, filters, are_placed);
     const Index rows = std::min(facts_.example_capacity(), examples_gathered(window, rounds_)) *
                        window.out_places();
     raise(piece_, rows * depth_of(window));

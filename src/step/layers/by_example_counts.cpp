@@ -30,15 +30,16 @@ double bytes_turned(const StepFacts& facts, int edge) {
 }
 
 // What a product of windows reads and writes beside weights: activations and deltas of the edge's
-// two layers, as products read them. Phases come and go as floats.
+// two layers, as products read them. Phases that are not placed come and go as floats.
 double bytes_of_windows(const StepFacts& facts, int edge, WindowProduct product) {
   const int layer = facts.edge(edge).destination, source = facts.edge(edge).source;
   const double each = facts.device().computes_in_bf16 ? kBf16 : kFloat;
   const double here = own_rows_of(facts, layer) * each, there = own_rows_of(facts, source) * each;
   if (product == WindowProduct::gradient) return here + there + 2.0 * bytes_turned(facts, edge);
   if (product == WindowProduct::outputs) return here + there;
-  const bool has_phases = window_phases::can_read(facts.window(edge), facts.channels(layer));
-  return here + 2.0 * there + (has_phases ? 2.0 * own_rows_of(facts, source) * kFloat : 0.0);
+  const bool has_floats = !places_phases(facts, edge) &&
+                          window_phases::can_read(facts.window(edge), facts.channels(layer));
+  return here + 2.0 * there + (has_floats ? 2.0 * own_rows_of(facts, source) * kFloat : 0.0);
 }
 
 // A product of the own examples with the whole weights of an edge.

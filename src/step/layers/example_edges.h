@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "kernels/window_phases.h"
 #include "src/step/facts.h"
 
 /// What ops by example and their counts have in common.
@@ -20,6 +21,13 @@ inline Index weights_of(const StepFacts& facts, int edge) {
 
 inline bool sends_delta(const StepFacts& facts, int edge) {
   return facts.is_hidden(facts.edge(edge).source);
+}
+
+/// Whether phases of the source's delta go where they belong at once, and not as floats.
+inline bool places_phases(const StepFacts& facts, int edge) {
+  const int layer = facts.edge(edge).destination;
+  return facts.delta_in_bf16(facts.edge(edge).source) && facts.gives_bf16_delta(layer) &&
+         window_phases::can_place(facts.window(edge), facts.channels(layer));
 }
 
 }  // namespace norn::step

@@ -12,13 +12,12 @@ namespace {
 
 using namespace window_pieces;
 
-constexpr Index kTile = 128;
 constexpr Index kChannels = kBox<Bfloat16>;
 
 // Columns of filters at the speed of full tiles.
-double columns_of(Index filters) {
+double columns_of(Index filters, bool rounds) {
   constexpr double kOf96 = 0.72, kOf64 = 0.55;
-  const Index width = tile_columns(filters);
+  const Index width = tile_columns(filters, rounds);
   return double(round_up(filters, width)) / (width == 64 ? kOf64 : width == 96 ? kOf96 : 1.0);
 }
 
@@ -28,11 +27,11 @@ double product_of(const Window& window, Index filters, bool rounds) {
   if (can_fold(window, filters, rounds)) return product_of(folded(window), filters, rounds);
   if (can_read(window, filters)) {
     const Index channels =
-        rounds ? padded_channels<Bfloat16>(window) : padded_channels<float>(window);
-    return double(window.taps() * channels) * columns_of(filters);
+        rounds ? multiplied_channels<Bfloat16>(window) : multiplied_channels<float>(window);
+    return double(window.taps() * channels) * columns_of(filters, rounds);
   }
   if (!rounds) return double(window.taps() * window.channels * filters);
-  return double(round_up(written_depth(window, true), kChannels)) * columns_of(filters);
+  return double(round_up(written_depth(window, true), kChannels)) * columns_of(filters, true);
 }
 
 double input_delta_of(const Window& window, Index filters, bool rounds) {
@@ -51,11 +50,11 @@ double input_delta_of(const Window& window, Index filters, bool rounds) {
 double gradient_of(const Window& window, Index filters) {
   constexpr double kSpeed = 0.88, kOf64 = 0.8;
   if (can_fold(window, filters, true)) return gradient_of(folded(window), filters);
-  const Index depth = can_read(window, filters) ? window.taps() * padded_channels<Bfloat16>(window)
-                                                : written_depth(window, true);
-  const double rows =
-      filters <= kChannels ? double(kChannels) / kOf64 : double(round_up(filters, kTile));
-  return double(round_up(depth, kTile)) * rows / kSpeed;
+  const Window of = can_read(window, filters) ? window : places_of(1, written_depth(window, true));
+  const GradientTile tile = gradient_tile(of, filters);
+  const double rows = double(round_up(filters, tile.filters));
+  return double(round_up(gradient_columns(of, filters), tile.columns)) *
+         (tile.filters == kChannels ? rows / kOf64 : rows) / kSpeed;
 }
 
 }  // namespace
