@@ -128,6 +128,15 @@ inline Index tile_columns(Index filters, bool in_bf16) {
   return best;
 }
 
+/// Places along x of a block of an image that so many consecutive windows read at a tap, from where
+/// any whole number of them stands in front; or 0 where they may be no block.
+inline Index block_width(const Window& window, Index windows, Index examples) {
+  const Index width = window.out[0], height = window.out[1];
+  if (window.stride[0] != 1 || window.stride[1] != 1) return 0;
+  if (width % windows == 0 || (height == 1 && examples == 1)) return windows;
+  return windows % width == 0 && height % (windows / width) == 0 ? width : 0;
+}
+
 /// Columns of a tap where windows are read: the channels, and zeros up to whole boxes.
 template <typename T>
 Index padded_channels(const Window& window) {

@@ -81,6 +81,13 @@ class WindowResultTest : public ::testing::Test, protected WindowDraws {
       w.padding[a] = below(w.kernel[a]);
       w.out[a] = (w.in[a] + 2 * w.padding[a] - w.kernel[a]) / w.stride[a] + 1;
     }
+    if (below(2) == 0)  // as many windows as places, which are copied as blocks
+      for (std::size_t a = 0; a < 2; ++a) {
+        w.in[a] = w.out[a] = a == 0 ? one_of({8, 16, 32, 128}) : w.in[0] == 128 ? 2 : 16;
+        w.kernel[a] = 1 + 2 * below(3);
+        w.stride[a] = 1;
+        w.padding[a] = w.kernel[a] / 2;
+      }
     w.channels = one_of({32, 40, 64, 72, 96, 136, 160, 224, 352});
     w.order = UnitOrder::channels_last;
     return w;

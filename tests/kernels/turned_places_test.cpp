@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where places of turned copies stand: a tap of a window is at its distance or at a zero, and what
-// is turned at a time has its bounds.
+// is turned at a time has its bounds. Which windows are blocks of places.
 #include "kernels/window_pieces.h"
 #include "tests/kernels/samples.h"
 
+#include <array>
 #include <map>
 #include <utility>
 
@@ -81,6 +82,31 @@ TEST_F(TurnedPlacesTest, AreAsManyAsFitAtATime) {
   }
   EXPECT_GT(in_parts, 0);
   EXPECT_GT(together, 0);
+}
+
+// Windows that are copied as a block of places are one, wherever they begin.
+TEST_F(TurnedPlacesTest, AreBlocksWhereWindowsAreCopiedAsSuch) {
+  int blocks = 0;
+  for (int round = 0; round < 300; ++round) {
+    Window w = draw(20);
+    const std::array<Index, 6> widths{4, 8, 16, 32, 64, 192};
+    if (round % 2 == 0) w.out[0] = widths[std::size_t(below(6))];
+    if (round % 4 == 0) w.out[1] = 8 * (1 + below(4));
+    if (round % 8 == 1) w.out[1] = 1;
+    const Index examples = 1 + below(3), windows = 64 * (1 + below(2));
+    const Index width = block_width(w, windows, examples), all = examples * w.out_places();
+    blocks += width > 0;
+    for (Index first = 0; width > 0 && first < all; first += windows)
+      for (Index i = 0; i < std::min(windows, all - first); ++i) {
+        const Index place = first % w.out_places(), own = (first + i) % w.out_places();
+        ASSERT_EQ((first + i) / w.out_places(), first / w.out_places());
+        ASSERT_EQ(own % w.out[0], place % w.out[0] + i % width);
+        ASSERT_EQ(own / w.out[0], place / w.out[0] + i / width);
+      }
+    w.stride[below(2)] = 2;
+    EXPECT_EQ(block_width(w, windows, examples), 0);
+  }
+  EXPECT_GT(blocks, 0);
 }
 
 }  // namespace

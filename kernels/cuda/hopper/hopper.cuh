@@ -160,6 +160,15 @@ __device__ inline void load_places(const CUtensorMap& map, std::uint32_t to, std
       "h"(std::uint16_t(down))
       : "memory");
 }
+/// Of images as map_blocks() describes them, a block of places from (x, y) on.
+__device__ inline void load_block(const CUtensorMap& map, std::uint32_t to, std::uint32_t barrier,
+                                  int inner, int x, int y, int example) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes"
+      " [%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(to),
+      "l"(&map), "r"(barrier), "r"(inner), "r"(x), "r"(y), "r"(example)
+      : "memory");
+}
 __device__ inline void store_places(const CUtensorMap& map, std::uint32_t from, int inner, int x,
                                     int y, int example) {
   asm volatile(

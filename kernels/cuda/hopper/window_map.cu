@@ -38,6 +38,27 @@ CUtensorMap map(const Window& window, CUtensorMapDataType type, const T* x, Inde
   return map;
 }
 
+template <typename T>
+CUtensorMap blocks(const Window& window, CUtensorMapDataType type, const T* x, Index examples,
+                   int rows, Index channels) {
+  using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+  static const auto encode = driver_entry<EncodeTiled>("cuTensorMapEncodeTiled", 12000);
+  CUtensorMap map;
+  const cuuint64_t sizes[4] = {cuuint64_t(window.channels), cuuint64_t(window.in[0]),
+                               cuuint64_t(window.in[1]), cuuint64_t(examples)};
+  const cuuint64_t place = sizes[0] * sizeof(T);
+  const cuuint64_t strides[3] = {place, sizes[1] * place, sizes[2] * sizes[1] * place};
+  const auto width = cuuint32_t(window_pieces::block_width(window, rows, examples));
+  const cuuint32_t box[4] = {cuuint32_t(channels), width, cuuint32_t(rows) / width, 1};
+  const cuuint32_t steps[4] = {1, 1, 1, 1};
+  const CUresult status = encode(
+      &map, type, 4, const_cast<T*>(x), sizes, strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+      channels == window_pieces::kBox<T> ? CU_TENSOR_MAP_SWIZZLE_128B : CU_TENSOR_MAP_SWIZZLE_64B,
+      CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  check_driver(status, "cuTensorMapEncodeTiled");
+  return map;
+}
+
 }  // namespace
 
 CUtensorMap map_places(const Bfloat16* first, const MappedPlaces& places, int cols) {
@@ -59,6 +80,14 @@ CUtensorMap map_places(const Bfloat16* first, const MappedPlaces& places, int co
   return map;
 }
 
+CUtensorMap map_blocks(const Window& window, const Bfloat16* x, Index examples, int rows,
+                       Index channels) {
+  return blocks(window, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, x, examples, rows, channels);
+}
+CUtensorMap map_blocks(const Window& window, const float* x, Index examples, int rows,
+                       Index channels) {
+  return blocks(window, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, x, examples, rows, channels);
+}
 CUtensorMap map_half_windows(const Window& window, const Bfloat16* x, Index examples, int rows) {
   return map(window, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, x, examples, rows,
              window_pieces::kBox<Bfloat16> / 2);

@@ -21,6 +21,14 @@ CUtensorMap map_windows(const Window& window, const float* x, Index examples, in
 CUtensorMap map_half_windows(const Window& window, const Bfloat16* x, Index examples, int rows);
 CUtensorMap map_half_windows(const Window& window, const float* x, Index examples, int rows);
 
+/// The images of windows whose window_pieces::block_width() is not 0, in boxes of `channels` and
+/// blocks of so many windows: 128 bytes of channels with the 128-byte swizzle, or 64 with the
+/// 64-byte swizzle.
+CUtensorMap map_blocks(const Window& window, const Bfloat16* x, Index examples, int rows,
+                       Index channels);
+CUtensorMap map_blocks(const Window& window, const float* x, Index examples, int rows,
+                       Index channels);
+
 /// Boxes of 64 places of images x `cols` of their channels: 64 with the 128-byte swizzle, or 32
 /// with the 64-byte swizzle. Places follow each other along x, then y, then the next image; what
 /// lies behind the last image is read as zero and not written. Their distances are in elements.

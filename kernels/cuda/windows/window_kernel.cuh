@@ -83,7 +83,8 @@ struct Work {
   int row_tiles;  ///< of a slice
   int slices;     ///< of a run
   int filters;
-  int channels = 0;  ///< of the source
+  int channels = 0;         ///< of the source
+  bool are_blocks = false;  ///< whether windows are copied as blocks of places
   TurnedTaps turned{};
 };
 

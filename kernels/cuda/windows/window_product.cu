@@ -18,9 +18,24 @@ constexpr int kClusterRows = 2;           // blocks that share filters
 constexpr int kSharedBytes = 226 * 1024;  // of a block, without barriers
 
 /// As many windows as the map's boxes have rows, from one on: a box of channels at a tap.
-__device__ void load_windows(const CUtensorMap& map, std::uint32_t to, std::uint32_t barrier,
-                             const WindowPlaces::Place& start, const TapBox& tap, int channel) {
-  hopper::load_places(map, to, barrier, channel, start.x, start.y, start.example, tap.x, tap.y);
+__device__ void load_windows(const Work& work, const CUtensorMap& map, std::uint32_t to,
+                             std::uint32_t barrier, const WindowPlaces::Place& start,
+                             const TapBox& tap, int channel) {
+  if (work.are_blocks)
+    hopper::load_block(map, to, barrier, channel, start.x + tap.x, start.y + tap.y, start.example);
+  else
+    hopper::load_places(map, to, barrier, channel, start.x, start.y, start.example, tap.x, tap.y);
+}
+
+/// The maps of such boxes, of all or half of their channels.
+template <typename T>
+CUtensorMap map_source(const Work& work, const Window& window, const T* x, Index examples, int rows,
+                       bool are_half = false) {
+  constexpr Index kChannels = window_pieces::kBox<T>;
+  if (work.are_blocks)
+    return map_blocks(window, x, examples, rows, are_half ? kChannels / 2 : kChannels);
+  return are_half ? map_half_windows(window, x, examples, rows)
+                  : map_windows(window, x, examples, rows);
 }
 
 /// Operands are T, results S in tiles of so many columns that go through shared memory. kAtPlaces:
@@ -60,8 +75,8 @@ struct Forward : Result {
           const int row = is_half ? 64 : 128;  // bytes
           hopper::barrier_arrive_expecting(
               ring.barrier(), is_half ? Pipeline::kStageBytes / 2 : Pipeline::kStageBytes);
-          load_windows(is_half ? work.narrow_a : work.operands.a, ring.place(), ring.barrier(),
-                       start, tap, tap.box * kTileDepthOf<T>);
+          load_windows(work, is_half ? work.narrow_a : work.operands.a, ring.place(),
+                       ring.barrier(), start, tap, tap.box * kTileDepthOf<T>);
           hopper::load_box_to(is_half ? work.narrow_b : work.operands.b,
                               ring.place() + Pipeline::kOperandBytes + half * kFilters * row,
                               ring.barrier(), step * kTileDepthOf<T>, at.col + half * kFilters, 3);
@@ -122,9 +137,9 @@ struct Gradient : ToSums<Bfloat16>, SlicedTiles<kCols, kHalves> {
               hopper::load_box_to(work.operands.a, to, ring.barrier(), from, window, run, 3);
           });
           const std::uint32_t to = ring.place() + Pipeline::kOperandBytes;
-          load_windows(work.operands.b, to, ring.barrier(), start, tap, channel);
+          load_windows(work, work.operands.b, to, ring.barrier(), start, tap, channel);
           if (has_next)
-            load_windows(work.operands.b, to + kPieceBytes, ring.barrier(), start, next,
+            load_windows(work, work.operands.b, to + kPieceBytes, ring.barrier(), start, next,
                          next_channel);
         }
         ring.advance();
@@ -181,12 +196,13 @@ void multiply(const Stream& stream, const Window& window,
             .taps = TapBoxes(window, kTileDepthOf<T>),
             .windows = int(x.rows * window.out_places()),
             .to = to};
-  work.operands.a = map_windows(window, x.data, x.rows, kTile);
+  work.are_blocks = window_pieces::block_width(window, kTile, x.rows) > 0;
+  work.operands.a = map_source(work, window, x.data, x.rows, kTile);
   work.operands.b = map_filters(filters, Result::kWidth / 2);
   work.operands.steps = tiles_of(filters.cols, kTileDepthOf<T>);
   if (window_pieces::is_half_empty<T>(window)) {
     work.operands.half_every = work.taps.boxes;
-    work.narrow_a = map_half_windows(window, x.data, x.rows, kTile);
+    work.narrow_a = map_source(work, window, x.data, x.rows, kTile, true);
     work.narrow_b = map_half_boxes(filters, Result::kWidth / 2);
   }
   work.operands.order.inner = work.operands.order.group = tiles_of(filters.rows, Result::kWidth);
@@ -288,7 +304,8 @@ void multiply_window_slices(const Stream& stream, const Window& window,
             .filters = int(delta.cols),
             .channels = int(window.channels)};
   work.operands.a = map_boxes_of_each(delta, work.windows);
-  work.operands.b = map_windows(window, x.data, x.rows, kBox);
+  work.are_blocks = window_pieces::block_width(window, kBox, x.rows) > 0;
+  work.operands.b = map_source(work, window, x.data, x.rows, kBox);
   work.operands.steps = tiles_of(tiles_of(work.windows, kBox), int(slices));
   if (of_one_tap && tile.filters == 192)
     launch_slices_by_columns<GradientOf192By96>(stream, work, runs);
