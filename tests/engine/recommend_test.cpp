@@ -69,15 +69,17 @@ class RecommendTest : public testing::Test {
     hidden_.assign(h.data, h.data + h.size());
   }
   norn::Network& network() { return engine_->network(); }
-  double operand(float x) const { return double(rounds_ ? Bfloat16::rounded(x).value() : x); }
+  // As products read them.
+  double activation(float x) const { return double(rounds_ ? Bfloat16::rounded(x).value() : x); }
+  double weight(float x) const { return double(rounds_ ? FloatHalves::of(x).high.value() : x); }
 
   // Scores of one example in float64.
   std::vector<double> scores(Index example) const {
     std::vector<double> y(static_cast<std::size_t>(kUnits), double(bias_));
     for (Index i = 0; i < 96; ++i) {
-      const double x = operand(hidden_[std::size_t(example * 96 + i)]);
+      const double x = activation(hidden_[std::size_t(example * 96 + i)]);
       for (Index u = 0; u < kUnits; ++u)
-        y[std::size_t(u)] += x * operand(weights_[std::size_t(i * kUnits + u)]);
+        y[std::size_t(u)] += x * weight(weights_[std::size_t(i * kUnits + u)]);
     }
     if (!softmax_) {
       for (double& v : y) v = 1.0 / (1.0 + std::exp(-v));
