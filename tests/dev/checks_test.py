@@ -140,6 +140,12 @@ class Sizes(Tree):
         self.plant("src/base/a.cpp", "int x;\n")
         self.assertEqual(len(self.sizes()), 1)
 
+    def test_scripts_that_cannot_be_executed_are_found(self):
+        self.plant("tests/bench/a.py", "#!/usr/bin/env python3\n# SPDX-License-Identifier: Apache-2.0\n")
+        self.assertEqual(self.sizes(), ["tests/bench/a.py: begins with #! and is not executable"])
+        (self.root / "tests/bench/a.py").chmod(0o755)
+        self.assertEqual(self.sizes(), [])
+
 
 class Documents(Tree):
     def test_names_of_existing_files_pass(self):

@@ -2,12 +2,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that files and functions stay readable: files of code under 500 lines, functions under 60 (their bodies,
 from the opening brace to the closing one), a licence line on top; lines of Python at most 140 columns (of C++ clang-format
-sees to it). Prints one line a violation.
+sees to it); what begins with #! may be executed. Prints one line a violation.
 
 Functions are found by the layout that clang-format gives them: a line that ends in `{` and the first line after it
 that closes at the same indentation.
 """
 import ast
+import os
 import re
 import sys
 
@@ -80,6 +81,8 @@ def check_file(path, root):
         yield f"{relative}: {text.count(chr(10))} lines, limit {FILE_LIMIT}"
     if not any("SPDX-License-Identifier: Apache-2.0" in line for line in lines[:3]):
         yield f"{relative}: no SPDX licence line on top"
+    if text.startswith("#!") and not os.access(path, os.X_OK):
+        yield f"{relative}: begins with #! and is not executable"
     if path.suffix in PYTHON:
         long = ((n, len(TOLD_TO_CHECKERS.sub("", line))) for n, line in enumerate(lines, 1))
         yield from (f"{relative}:{n}: {length} columns, limit {LINE_LIMIT}" for n, length in long if length > LINE_LIMIT)
