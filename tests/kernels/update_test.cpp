@@ -5,36 +5,13 @@
 #include "norn/base/error.h"
 #include "tests/kernels/device.h"
 #include "tests/kernels/executions.h"
+#include "tests/kernels/rule_state.h"
 
 namespace norn {
 namespace {
 
 using samples::PaddedMatrix;
-
-/// As many state arrays as any rule has, all of the magnitudes of a matrix.
-struct State {
-  explicit State(const PaddedMatrix<float>& like) : slot(std::size_t(kMostSlots), like) {
-    for (auto& m : slot)
-      for (Index r = 0; r < m.rows(); ++r)
-        for (Index c = 0; c < m.cols(); ++c) m(r, c) = std::abs(m(r, c));
-  }
-  SlotViews views() {
-    SlotViews all;
-    for (std::size_t s = 0; s < all.size(); ++s) all[s] = slot[s].view();
-    return all;
-  }
-  SlotViews columns(Index first, Index count) {
-    SlotViews all = views();
-    for (MatrixView<float>& view : all) view = view.columns(first, count);
-    return all;
-  }
-  bool same_bits(const State& other) const {
-    bool same = true;
-    for (std::size_t s = 0; s < slot.size(); ++s) same = same && slot[s].same_bits(other.slot[s]);
-    return same;
-  }
-  std::vector<PaddedMatrix<float>> slot;
-};
+using samples::RuleState;
 
 class UpdateTest : public samples::RandomTest {
  protected:
@@ -174,7 +151,7 @@ TEST_F(UpdateTest, BitsDoNotDependOnLanes) {
       const auto kernels = samples::make_update(executor);
       const UpdateRule rule = *find_named<UpdateRule>(name);
       PaddedMatrix<float> w = first;
-      State state(g);
+      RuleState state(g);
       kernels->update(rule, UpdateSchedule{}.at(rule, 2), w.view(), g.view(), state.views());
       kernels->clip_row_norms(9.0f, w.view());
       kernels->clip_column_norms(25.0f, w.view());
@@ -205,7 +182,7 @@ TEST_F(UpdateTest, EveryRuleStepsEveryWeight) {
         samples::fill_normal(w.view(), random_);
         samples::fill_normal(g.view(), random_);
         PaddedMatrix<float> expected = w;
-        State state(g), expected_state(g);
+        RuleState state(g), expected_state(g);
         std::visit(
             [&](const auto& rule_value) {
               for (Index r = 0; r < rows; ++r)
@@ -234,7 +211,7 @@ TEST_F(UpdateTest, SeveralVectorsAreUpdatedAsEachAlone) {
       const UpdateRule rule = *find_named<UpdateRule>(name);
       const UpdateStep step = UpdateSchedule{}.at(rule, 3);
       std::vector<PaddedMatrix<float>> w, g;
-      std::vector<State> state;
+      std::vector<RuleState> state;
       for (std::size_t i = 0; i < copies * sizes.size(); ++i) {
         const Index size = sizes[i % sizes.size()];
         w.push_back(random_matrix(1, size));
@@ -267,7 +244,7 @@ TEST_F(UpdateTest, PartsOfAMatrixAreUpdatedInPlace) {
   const auto kernels = samples::make_update(executor);
   auto whole = random_matrix(40, 70), g = random_matrix(40, 70);
   PaddedMatrix<float> parts = whole;
-  State state(g), part_state(g);
+  RuleState state(g), part_state(g);
   const UpdateStep step = UpdateSchedule{}.at(Adam{}, 3);
   kernels->update(Adam{}, step, whole.view(), g.view(), state.views());
   for (const auto& [first, count] : std::vector<std::pair<Index, Index>>{{0, 3}, {3, 33}, {36, 34}})

@@ -4,6 +4,7 @@
 #include "norn/base/error.h"
 #include "tests/kernels/device.h"
 #include "tests/kernels/executions.h"
+#include "tests/kernels/rule_state.h"
 
 #include <bit>
 
@@ -11,6 +12,7 @@ namespace norn {
 namespace {
 
 using samples::PaddedMatrix;
+using samples::RuleState;
 
 /// The halves of a matrix, each with padding of its own.
 struct Halves {
@@ -30,21 +32,6 @@ struct Halves {
   bool padding_is_intact() const { return high.padding_is_intact() && low.padding_is_intact(); }
   PaddedMatrix<Bfloat16> high;
   PaddedMatrix<std::int16_t> low;
-};
-
-/// State of magnitudes, as rules have it.
-struct State {
-  explicit State(PaddedMatrix<float> like) : slot(std::size_t(kMostSlots), like) {
-    for (auto& m : slot)
-      for (Index r = 0; r < m.rows(); ++r)
-        for (Index c = 0; c < m.cols(); ++c) m(r, c) = std::abs(m(r, c));
-  }
-  SlotViews views() {
-    SlotViews all;
-    for (std::size_t s = 0; s < all.size(); ++s) all[s] = slot[s].view();
-    return all;
-  }
-  std::vector<PaddedMatrix<float>> slot;
 };
 
 std::uint32_t bits_of(float value) {
@@ -119,7 +106,7 @@ TEST_F(WeightHalvesTest, EveryRuleStepsThemAsFloats) {
         const UpdateRule rule = *find_named<UpdateRule>(name);
         auto floats = normal(rows, cols), g = normal(rows, cols, padding.second);
         Halves halves(floats, padding);
-        State state(g), state_of_halves(g);
+        RuleState state(g), state_of_halves(g);
         kernels_->update(rule, step, floats.view(), g.view(), state.views());
         kernels_->update(rule, step, halves.view(), g.view(), state_of_halves.views());
         expect_same(floats, halves);
@@ -134,7 +121,7 @@ TEST_F(WeightHalvesTest, AThousandUpdatesHaveTheBitsOfThoseOfFloats) {
     const UpdateRule rule = *find_named<UpdateRule>(name);
     auto floats = normal(9, 20, 4);
     Halves halves(floats, {4, 4});
-    State state(floats), state_of_halves(floats);
+    RuleState state(floats), state_of_halves(floats);
     for (std::int64_t i = 0; i < 1000; ++i) {
       auto g = normal(9, 20, 4);
       const UpdateStep step = UpdateSchedule{}.at(rule, i);

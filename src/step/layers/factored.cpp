@@ -261,9 +261,13 @@ void FactoredEntries::traffic(const StepFacts& facts, TrafficList& list) const {
   list.all_reduce(kSums, bytes_of_entry_sums(facts, layer));
 }
 
+bool plans_pairs(const StepFacts& facts, int layer) {
+  return !facts.on_gpu() && !facts.is_wide_batch(layer);
+}
+
 void FactoredUpdate::traffic(const StepFacts& facts, TrafficList& list) const {
-  const bool by_pairs = !facts.on_gpu() && !facts.is_wide_batch(layer);
-  list.all_reduce(kSums, by_pairs ? bytes_of_pair_sums(facts) : bytes_of_entry_sums(facts, layer));
+  list.all_reduce(kSums, plans_pairs(facts, layer) ? bytes_of_pair_sums(facts)
+                                                   : bytes_of_entry_sums(facts, layer));
 }
 
 void add_up_costs(State& state, int layer, bool all_units) {

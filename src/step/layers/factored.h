@@ -52,6 +52,10 @@ struct FactoredValues {
   void tensors(TensorUses& uses) const;
 };
 
+/// Whether what a step changes V' V by is planned from FactoredKernels::sum_pairs, without reading
+/// rows of V once more: narrow batches on CPUs.
+bool plans_pairs(const StepFacts& facts, int layer);
+
 struct FactoredRoom {
   using Ops = OpTypes<FactoredEntries, FactoredUpdate, FactoredCost, FactoredValues>;
   static bool is_of(const StepFacts& facts, int layer) { return facts.is_factored(layer); }

@@ -305,7 +305,7 @@ void FactoredUpdate::work(const StepFacts& facts, WorkList& list) const {
   const double entries = batch * facts.entries(layer) / double(facts.ranks());
   const bool newton = facts.layer(layer).factored.rule == FactoredRule::newton;
   const double square = width * width;
-  const bool by_pairs = !facts.on_gpu() && !facts.is_wide_batch(layer);
+  const bool by_pairs = plans_pairs(facts, layer);
   double flops = 6.0 * batch * square + (by_pairs ? 2.0 * batch * batch * width : 0.0);
   if (facts.is_wide_batch(layer))
     flops += 4.0 * batch * square + (newton ? 8.7 : 6.4) * width * square;
