@@ -139,18 +139,21 @@ class ExampleRows {
 }  // namespace
 
 double dot(const float* row, float last, const float* h, Index width) {
-  constexpr Index kChains = 4;  // of vectors side by side
-  Lanes chain[kChains] = {};
+  constexpr Index kColumns = 16, kChains = 4;  // sums of every 16th column, four of each
+  constexpr Index kSums = kChains * kColumns;
+  Lanes chain[kSums / kLanes] = {};
   const Index d = width - 1;
   Index j = 0;
-  for (; j + kChains * kLanes <= d; j += kChains * kLanes)
-    for (Index c = 0; c < kChains; ++c)
-      chain[c] += row_sum::load(row + j + c * kLanes) * row_sum::load(h + j + c * kLanes);
-  float part[kLanes];
-  row_sum::store((chain[0] + chain[1]) + (chain[2] + chain[3]), part);
-  for (Index c = 0; j < d; ++j, c = (c + 1) % kLanes) part[c] += row[j] * h[j];
+  for (; j + kSums <= d; j += kSums)
+    for (Index v = 0; v < kSums / kLanes; ++v)
+      chain[v] += row_sum::load(row + j + v * kLanes) * row_sum::load(h + j + v * kLanes);
+  float each[kSums], part[kColumns];
+  for (Index v = 0; v < kSums / kLanes; ++v) row_sum::store(chain[v], each + v * kLanes);
+  for (Index c = 0; c < kColumns; ++c)
+    part[c] = (each[c] + each[kColumns + c]) + (each[2 * kColumns + c] + each[3 * kColumns + c]);
+  for (Index c = 0; j < d; ++j, c = (c + 1) % kColumns) part[c] += row[j] * h[j];
   double sum[4] = {double(last) * double(h[d]), 0.0, 0.0, 0.0};
-  for (Index c = 0; c < kLanes; ++c) sum[c % 4] += double(part[c]);
+  for (Index c = 0; c < kColumns; ++c) sum[c % 4] += double(part[c]);
   return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 

@@ -10,13 +10,6 @@
 /// Weighted sums of scattered rows of a matrix: the inner loop of sparse products.
 namespace norn {
 
-/// Columns that a sum keeps in registers at a time.
-#ifdef __AVX512F__
-inline constexpr Index kRowRun = 128;
-#else
-inline constexpr Index kRowRun = 64;
-#endif
-
 /// Rows to add, in order: factor[i] * source row index[i]; no factors means all are 1.
 template <typename Int>
 struct RowList {
@@ -27,23 +20,32 @@ struct RowList {
 
 namespace row_sum {
 
+/// What one register holds: a wider vector would go through memory.
+#if defined(__AVX512F__)
+inline constexpr int kVectorBytes = 64;
+#elif defined(__AVX__)
+inline constexpr int kVectorBytes = 32;
+#else
+inline constexpr int kVectorBytes = 16;
+#endif
+using Lanes [[gnu::vector_size(kVectorBytes)]] = float;
+inline constexpr Index kLanes = kVectorBytes / Index(sizeof(float));
+
 /// Rows that are added while they are in the first-level cache, and how far behind them rows are
 /// prefetched.
 inline constexpr Index kTileRows = 8;
 inline constexpr Index kPrefetchRows = 16;
-
-using Lanes [[gnu::vector_size(64)]] = float;
-inline constexpr Index kLanes = 16;
+inline constexpr Index kLineFloats = 16;  // of a line of a cache
 
 /// Into the second-level cache: the first one has few lines on their way at a time. Inlined by
 /// force: gcc 12 drops calls of a function that does nothing but prefetch.
 [[gnu::always_inline]] inline void prefetch(const float* row, Index count) {
-  for (Index j = 0; j < count; j += kLanes) __builtin_prefetch(row + j, 0, 2);
+  for (Index j = 0; j < count; j += kLineFloats) __builtin_prefetch(row + j, 0, 2);
 }
 
 /// The same of a row that is to be written, so that no other core has its lines meanwhile.
 [[gnu::always_inline]] inline void prefetch_to_write(const float* row, Index count) {
-  for (Index j = 0; j < count; j += kLanes) __builtin_prefetch(row + j, 1, 2);
+  for (Index j = 0; j < count; j += kLineFloats) __builtin_prefetch(row + j, 1, 2);
 }
 
 /// Vectors one by one: arrays of them that are copied as a whole go through memory.
@@ -76,6 +78,9 @@ void add_vectors(const RowList<Int>& rows, MatrixView<const float> source, Index
 }
 
 }  // namespace row_sum
+
+/// Columns that a sum keeps in registers at a time.
+inline constexpr Index kRowRun = 8 * row_sum::kLanes;
 
 /// total[j] += or = sum over the list of factor * source(index, first + j) for j in [0, count), in
 /// the list's order in float32: what a column gets depends on that column alone.

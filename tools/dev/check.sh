@@ -3,7 +3,7 @@
 # What continuous integration checks beside the tests. Says all that is wrong, then fails.
 #   tools/dev/check.sh            everything; --built needs the preset cpu to be built
 #   tools/dev/check.sh --quick    format, layers, sizes, documents, scripts: seconds
-#   tools/dev/check.sh --built    generated documents, types of Python, clang-tidy
+#   tools/dev/check.sh --built    generated documents, types of Python, kernels for other processors, clang-tidy
 # NORN_TIDY_FILES=N limits clang-tidy to the N files that changed last. With CI=true its static analyzer is left out: it takes
 # half of the time.
 set -euo pipefail
@@ -77,6 +77,7 @@ for part in "${parts[@]}"; do
   else
     step "generated documents" tools/dev/write_reference.sh --check
     step "python types" tools/dev/check_types.sh
+    step "other processors" /usr/bin/python3 tools/dev/other_processors.py
     step "clang-tidy" clang_tidy
   fi
 done
