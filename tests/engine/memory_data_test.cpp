@@ -6,6 +6,8 @@
 #include "tests/data/support.h"
 #include "tests/support/recipes.h"
 
+#include <numeric>
+
 #include <gmock/gmock.h>
 
 namespace norn::test {
@@ -113,6 +115,20 @@ TEST(MemoryData, IsFoundByItsRoleAndMeasuredForRecipes) {
   name_data_sets(network, sources);
   EXPECT_EQ(network.layers.front().dataset, "films_input");
   EXPECT_EQ(network.layers.back().dataset, "films_output");
+}
+
+TEST(MemoryData, CountsEveryEntryForRecipes) {
+  for (Index examples = 1; examples <= 120; ++examples)
+    for (Index entries = 1; entries <= 40; ++entries) {
+      std::vector<RowOffset> begin(std::size_t(examples) + 1, entries);
+      begin.front() = 0;
+      std::vector<Column> columns(std::size_t(entries), 0);
+      std::iota(columns.begin(), columns.end(), Column(0));
+      DataSources sources;
+      sources.sets = {
+          {.name = "a_output", .width = entries, .row_begin = begin, .columns = columns}};
+      ASSERT_EQ(recipe_facts("a_output", sources).entries, entries) << "of " << examples;
+    }
 }
 
 TEST(MemoryData, SaysWhichSetDoesNotFit) {

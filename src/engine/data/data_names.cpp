@@ -7,6 +7,7 @@
 #include "src/engine/data/listed_sets.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -131,7 +132,8 @@ RecipeFacts recipe_facts(const std::string& dataset, const DataSources& sources)
   // Examples may share rows, of which entries are counted once.
   const double each = double(info.entries) / double(std::max<Index>(1, info.unique_examples));
   return {info.examples, info.width(),
-          info.sparse ? std::int64_t(each * double(info.examples)) : std::int64_t(info.examples)};
+          info.sparse ? std::int64_t(std::llround(each * double(info.examples)))
+                      : std::int64_t(info.examples)};
 }
 
 }  // namespace norn
