@@ -24,24 +24,25 @@ __global__ inline void fill(float* values, Bfloat16* bf16, Index size, float sca
   }
 }
 
-/// Median seconds of work(run), runs being numbered from -2 on: two that are not counted.
+/// Median seconds of work(run), runs being numbered from -2 on: two that are not counted. All are
+/// queued, so that the device does not wait for the host between them.
 template <class Work>
 double seconds_of(int runs, const Work& work) {
-  cudaEvent_t begin, end;
-  cuda::check(cudaEventCreate(&begin), "cudaEventCreate");
-  cuda::check(cudaEventCreate(&end), "cudaEventCreate");
-  std::vector<float> times;
-  for (int run = -2; run < runs; ++run) {
-    cuda::check(cudaEventRecord(begin), "cudaEventRecord");
+  std::vector<cudaEvent_t> marks(std::size_t(runs) + 1);
+  for (cudaEvent_t& mark : marks) cuda::check(cudaEventCreate(&mark), "cudaEventCreate");
+  work(-2);
+  work(-1);
+  cuda::check(cudaEventRecord(marks.front()), "cudaEventRecord");
+  for (int run = 0; run < runs; ++run) {
     work(run);
-    cuda::check(cudaEventRecord(end), "cudaEventRecord");
-    cuda::check(cudaEventSynchronize(end), "cudaEventSynchronize");
-    float milliseconds = 0;
-    cuda::check(cudaEventElapsedTime(&milliseconds, begin, end), "cudaEventElapsedTime");
-    if (run >= 0) times.push_back(milliseconds);
+    cuda::check(cudaEventRecord(marks[std::size_t(run) + 1]), "cudaEventRecord");
   }
-  cudaEventDestroy(begin);
-  cudaEventDestroy(end);
+  cuda::check(cudaEventSynchronize(marks.back()), "cudaEventSynchronize");
+  std::vector<float> times(std::size_t(runs), 0.0f);
+  for (std::size_t run = 0; run < times.size(); ++run)
+    cuda::check(cudaEventElapsedTime(&times[run], marks[run], marks[run + 1]),
+                "cudaEventElapsedTime");
+  for (cudaEvent_t mark : marks) cudaEventDestroy(mark);
   std::nth_element(times.begin(), times.begin() + runs / 2, times.end());
   return double(times[std::size_t(runs / 2)]) * 1e-3;
 }
