@@ -37,6 +37,7 @@ struct Shape {
 constexpr Shape kShapes[] = {
     {"shop500k", 1024, 8192, 1024, 2}, {"shop500k", 1024, 16384, 1024, 3},
     {"shop500k", 8192, 8192, 1024, 2}, {"shop500k", 8192, 16384, 1024, 3},
+    {"wide", 1024, 65536, 128, 6},     {"wide", 1024, 65536, 1024, 6},
     {"shop10m", 1024, 65536, 256, 1},  {"ml20m", 1024, 6912, 1536, 36},
     {"ml20m", 1024, 27272, 1536, 144}, {"popular", 1024, 6912, 1536, 140, 8.0},
     {"hidden", 1024, 1536, 1536, 0}};
@@ -188,6 +189,37 @@ void time_output(Device& gpu, const Shape& shape) {
     std::printf("%s output_delta: not supported\n", shape.name);
 }
 
+/// The first pass over a SoftMax layer, beside the product as floats and a pass over these.
+void time_statistics(Device& gpu, const Shape& shape) {
+  Both x(shape.examples, shape.width, 1, gpu.memory, 1.0f);
+  Both w(shape.units, shape.width, kCopies, gpu.memory, 0.1f);
+  Buffer<float> z(shape.examples * shape.units, gpu.memory);
+  Buffer<float> bias = Buffer<float>::zeros(shape.units, gpu.memory);
+  Buffer<float> maximum(shape.examples, gpu.memory);
+  Buffer<float> sum(shape.examples, gpu.memory);
+  const MatrixView<float> logits{z.data(), shape.examples, shape.units, shape.units};
+  OutputBlock block;
+  block.x = x.operand();
+  block.bias = bias.view();
+  block.rule = SoftMaxCost{CrossEntropy{}};
+  bool done = true;
+  const double fused = seconds([&](int i) {
+    block.w = w.operand(i);
+    done = gpu.fused->softmax_statistics(block, {maximum.data(), 1, shape.examples, shape.examples},
+                                         {sum.data(), 1, shape.examples, shape.examples}) &&
+           done;
+  });
+  const double separate = seconds([&](int i) {
+    gpu.dense->multiply_transposed(x.operand(), w.operand(i), logits, Existing::overwrite);
+    gpu.cost->softmax_statistics(logits, maximum.view(), sum.view());
+  });
+  const double bytes = 2.0 * double(shape.width * (shape.examples + shape.units));
+  if (done)
+    report(shape, "statistics", fused, separate, bytes);
+  else
+    std::printf("%s statistics: not supported\n", shape.name);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -202,5 +234,6 @@ int main(int argc, char** argv) {
       time_update(gpu, shape, Sgd{}, "update, SGD");
     }
     if (shape.stored > 0) time_output(gpu, shape);
+    if (shape.stored > 0) time_statistics(gpu, shape);
   }
 }
