@@ -37,6 +37,7 @@ struct Options {
   std::string precision = "tf32";
   std::string optimizer;
   Index batch = 0;
+  Index hidden = 0;
   Index batches = 0;
   Index per_example = 100;
   double seconds = 2.0;
@@ -279,9 +280,11 @@ void apply(const Options& options, NetworkDescriptor& network) {
 std::vector<Case> cases_of(const Options& options) {
   std::vector<Case> cases;
   for (const std::string& name : options.shapes) {
-    for (const TrainingShape& shape : training_shapes())
-      if (shape.name == name)
-        cases.push_back({name, descriptor_of(shape), kBatches, shape.per_example});
+    for (TrainingShape shape : training_shapes()) {
+      if (shape.name != name) continue;
+      if (options.hidden > 0) shape.hidden.assign(shape.hidden.size(), options.hidden);
+      cases.push_back({name, descriptor_of(shape), kBatches, shape.per_example});
+    }
     for (const ImageShape& shape : image_shapes())
       if (shape.name == name)
         cases.push_back(
@@ -364,6 +367,8 @@ int main(int argc, char** argv) {
   app.add_option("--precision", options.precision)->check(CLI::IsMember(precision_names()));
   app.add_option("--optimizer", options.optimizer)->check(CLI::IsMember(names_of<UpdateRule>()));
   app.add_option("--batch", options.batch, "examples of a step; else the shape's");
+  app.add_option("--hidden", options.hidden,
+                 "units of a shape's hidden layers, not of images; else the shape's");
   app.add_option("--batches", options.batches,
                  "different batches that the steps rotate over; else 64, of images 4")
       ->check(CLI::Range(Index(1), Index(1) << 20));

@@ -122,6 +122,12 @@ class TrainBench(unittest.TestCase):
             self.assertEqual((written["Training"]["Batch"], written["Training"]["Optimizer"]), (batch, "Momentum"))
             self.assertEqual([layer["Name"] for layer in written["Layers"] if "N" not in layer], [])
 
+    def test_hidden_layers_have_as_many_units_as_are_asked_for(self):
+        for shape, layers in {"debian_packages": 1, "ml20m": 3}.items():
+            units = self.random.randrange(2, 5000)
+            own, asked = (self.write_network("--shape", shape, *more)["Layers"] for more in ([], ["--hidden", str(units)]))
+            self.assertEqual([layer["N"] for layer in asked], [own[0]["N"], *[units] * layers, own[-1]["N"]], f"seed {self.seed}")
+
     def test_times_a_network_of_images_and_checks_it(self):
         batch = self.random.randrange(2, 6)
         done, said = self.run_bench(None, "--shape", "strawman", "--configs", ROOT / "configs/dsstne", "--batch", str(batch))

@@ -33,7 +33,7 @@ inline const std::vector<TrainingShape>& training_shapes() {
       {"wide27k", 27278, {512}, Relu{}, false, Sgd{}, 256, 144},
       {"wide500k", 500000, {128}, Relu{}, false, Sgd{}, 256, 100},
       {"wide500k_softmax", 500000, {128}, Relu{}, true, Adam{}, 1024, 100},
-      {"wide1m_softmax", 1000000, {256}, Relu{}, true, Adam{}, 1024, 100},
+      {"wide1m_softmax", 999936, {256}, Relu{}, true, Adam{}, 1024, 100},
       {"ml20m", 27278, {1536, 1536, 1536}, Relu{}, false, Sgd{}, 1024, 144, 0.37f},
       {"shop500k", 500000, {1024}, Relu{}, false, Sgd{}, 1024, 100},
       {"shop10m", 10000000, {256}, Relu{}, false, Sgd{}, 1024, 100},

@@ -30,11 +30,17 @@ SHAPES = {
     "shop500k": Shape(500000, (1024,), 100, 0.0),
     "shop10m": Shape(10000000, (256,), 100, 0.0),
     "wide500k_softmax": Shape(500000, (128,), 100, 0.0, softmax=True),
-    "wide1m_softmax": Shape(1000000, (256,), 100, 0.0, softmax=True),
+    "wide1m_softmax": Shape(999936, (256,), 100, 0.0, softmax=True),
 }
 BATCHES = 64  # that a run rotates
 REPETITIONS = 5  # of which the median counts
 SGD_RATE, ADAM_RATE, BETAS, EPSILON = 1e-2, 1e-4, (0.9, 0.999), 1e-8
+
+
+def shape_of(args):
+    """The network that --shape and --hidden ask for."""
+    shape = SHAPES[args.shape]
+    return dataclasses.replace(shape, hidden=(args.hidden,) * len(shape.hidden)) if args.hidden else shape
 
 
 def power_law_items(examples, width, nonzeros, generator, device):
@@ -143,6 +149,7 @@ def argument_parser(text, variants, precisions, shapes=tuple(SHAPES)):
     parser = argparse.ArgumentParser(description=text, formatter_class=argparse.RawDescriptionHelpFormatter)
     if shapes:
         parser.add_argument("--shape", choices=sorted(shapes), default="ml20m")
+        parser.add_argument("--hidden", type=int, default=0, help="units of its hidden layers, instead of its own")
     parser.add_argument("--variant", type=choices(variants), default=variants[:1], help=", ".join(variants))
     parser.add_argument("--precision", type=choices(precisions), default=precisions[-1:], help=", ".join(precisions))
     parser.add_argument("--batch", type=int, default=1024 if shapes else 0)

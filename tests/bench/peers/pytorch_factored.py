@@ -112,7 +112,7 @@ def main():
     parser, choices = gpu_common.argument_parser(__doc__, ["eager"], ["fp32", "tf32"])
     args = parser.parse_args()
     gpu_common.need_gpu()
-    shape = gpu_common.SHAPES[args.shape]
+    shape = gpu_common.shape_of(args)
     fine = True
     for precision in args.precision:
         result = {"peer": gpu_common.peer_name(), "program": "pytorch_factored", "shape": args.shape, "batch": args.batch,

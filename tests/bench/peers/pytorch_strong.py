@@ -119,7 +119,7 @@ def main():
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if not args.verify:
         gpu_common.need_gpu()
-    shape = gpu_common.SHAPES[args.shape]
+    shape = gpu_common.shape_of(args)
     fine = True
     for precision, optimizer, variant in itertools.product(args.precision, args.optimizer, args.variant):
         if variant == "fused" and precision == "fp32" and device == "cuda":

@@ -105,7 +105,7 @@ def verify(variant, k, device):
 def measure(args, variant):
     gpu_common.set_precision("fp32")
     verify(variant, args.top, "cuda")
-    shape = gpu_common.SHAPES[args.shape]
+    shape = gpu_common.shape_of(args)
     model = Model(shape, "cuda")
     batches = gpu_common.make_batches(shape, args.batch, "cuda")
     return gpu_common.timed(lambda i: METHODS[variant](model, batches[i % len(batches)], args.top, args.block),
