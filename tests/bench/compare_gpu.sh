@@ -7,20 +7,21 @@
 #     --rounds  how often Norn and the peers take turns [2]
 #     --limit   time for each program of a row [120]; what takes longer counts as failed
 #     --seconds how long each configuration is timed [2]
-#     --plain   of the program that a user would write only these variants (eager, compile, autotune, cce, liger, deterministic), or none
+#     --plain   of the program that a user would write only these variants (eager, compile, autotune, cce, liger, liger_scaled,
+#               deterministic), or none
 #     --gpus    of one training [1]; on several Norn has a rank on each, and of peers only those of images are there, by DDP
 #     --out     where the reports go [build/bench/compare_gpu]
 #     --ours, --peers   only that side
 #     --no-strong   of the peers only the program that a user would write
-# Needs train_bench and predict_bench (build/cuda/bin, else PATH) and a python3 with PyTorch and Triton for CUDA
-# (another one: PYTHON=...); cut-cross-entropy and liger-kernel where they are installed. Everybody rotates 64 batches (4 of images) that
-# stand on the GPU. But for images, peers run without dropout, on entries that are sorted beforehand, which favours them. A GPU that does
-# nothing else gives better figures.
+# Needs train_bench and predict_bench (build/cuda/bin, else PATH) and a python3 with PyTorch and Triton for CUDA (another one:
+# PYTHON=...); cut-cross-entropy, and liger-kernel with nvidia-cutlass-dsl, where they are installed. Says which versions these are.
+# Everybody rotates 64 batches (4 of images) that stand on the GPU. But for images, peers run without dropout, on entries that are
+# sorted beforehand, which favours them. A GPU that does nothing else gives better figures.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 # name | options of train_bench (predict_bench for top100) | batches of the plain peer, first one that fits counts | variants
-sigmoid=eager,compile,autotune softmax=eager,compile,cce,liger,autotune
+sigmoid=eager,compile,autotune softmax=eager,compile,cce,liger,liger_scaled,autotune
 rows=(
   "ml20m-tf32-SGD*|--shape ml20m --precision tf32 --optimizer SGD --batch 1024|1024|$sigmoid"
   "ml20m-tf32-Adam|--shape ml20m --precision tf32 --optimizer Adam --batch 1024|1024|$sigmoid"
@@ -38,6 +39,12 @@ for network in wide500k_softmax wide1m_softmax; do
     rows+=("$network-$precision-$optimizer*|--shape $network --precision $precision --optimizer $optimizer --batch 1024|1024|$softmax")
   done
 done
+for hidden in 128 512 1024; do
+  for optimizer in SGD Adam; do
+    options="--shape wide1m_softmax --hidden $hidden --precision bf16 --optimizer $optimizer --batch 1024"
+    rows+=("wide1m_softmax-$hidden-bf16-$optimizer|$options|1024|$softmax")
+  done
+done
 for batch in "shop500k 1024" "shop10m 1024" "shop10m 8192"; do  # the peer has the published algorithm
   rows+=("${batch/ /-factored-}*|--factored --shape ${batch/ / --precision tf32 --batch }||")
 done
@@ -49,7 +56,7 @@ for row in "alexnet bf16*" "alexnet bf16 256" "vgg16 bf16*" "vgg16 bf16 64" "vgg
 done
 
 wanted="" rounds=2 limit=120 seconds=2 plain="" gpus=1 out=build/bench/compare_gpu sides="ours peers" strong=yes
-usage() { sed -n '3,19s/^# \{0,1\}//p' "$0"; }
+usage() { sed -n '3,20s/^# \{0,1\}//p' tests/bench/compare_gpu.sh; }
 need_value() { [ "$#" -ge 2 ] || { echo "compare_gpu.sh: $1 needs a value" >&2; exit 2; }; }
 while [ "$#" -gt 0 ]; do
   case "$1" in
@@ -175,6 +182,7 @@ run_row() {
 }
 
 mkdir -p "$out"
+[[ "$sides" != *peers* ]] || "$python" "$peers/versions.py"
 failed=no
 chosen=()
 for row in "${rows[@]}"; do

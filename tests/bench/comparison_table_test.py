@@ -3,6 +3,7 @@
 """The table of compare_gpu.sh from reports as the programs write them."""
 import json
 import pathlib
+import random
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,15 @@ class ComparisonTable(unittest.TestCase):
                    {"variant": "eager", "batch": 1024, "error": "out of memory"}, rate(10, 1, variant="eager") | {"batch": 256})
         row = self.table("a")["a"]
         self.assertEqual((row["CCE"], row["eager"], row["to the best"]), ("bf16 only", "10 (9-11), batch 256", "100.00"))
+
+    def test_liger_is_the_faster_of_its_functions_and_says_which_kernels_that_were(self):
+        rates = random.SystemRandom().sample(range(100, 900), 2)
+        kernels = ("chunks of rows", "CuTe DSL, scaled")
+        self.write("a.ours", rate(1000, 50, error=""))
+        self.write("a.plain", *(rate(one, 10, variant=variant, kernels=words)
+                                for one, variant, words in zip(rates, ("liger", "liger_scaled"), kernels)))
+        best = max(rates)
+        self.assertEqual(self.table("a")["a"]["Liger"], f"{best} ({best - 10}-{best + 10}), {kernels[rates.index(best)]}", rates)
 
     def test_networks_of_images_have_a_column_for_deterministic_algorithms(self):
         self.write("vgg16-bf16.ours", rate(1000, 5, error=""))

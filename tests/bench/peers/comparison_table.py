@@ -9,10 +9,9 @@ import statistics
 import sys
 
 DSSTNE = pathlib.Path(__file__).with_name("dsstne.json")
-COLUMNS = {"Norn": ("ours", None), "eager": ("plain", "eager"), "torch.compile": ("plain", "compile"),
+COLUMNS = {"Norn": ("ours",), "eager": ("plain", "eager"), "torch.compile": ("plain", "compile"),
            "deterministic": ("plain", "deterministic"), "max-autotune": ("plain", "autotune"), "CCE": ("plain", "cce"),
-           "Liger": ("plain", "liger"),
-           "strong PyTorch": ("strong", None)}
+           "Liger": ("plain", "liger", "liger_scaled"), "strong PyTorch": ("strong",)}  # side, and its variants or all
 
 
 def read(path):
@@ -55,6 +54,8 @@ def cell(result, batch):
     notes = []
     if batch is not None and result.get("batch", batch) != batch:
         notes.append(f"batch {result['batch']}")
+    if result.get("kernels"):
+        notes.append(result["kernels"])
     return text + "".join(f", {note}" for note in notes)
 
 
@@ -71,8 +72,8 @@ def ratio(ours, peers):
 
 def row_of(folder, name, dsstne):
     results = {side: read(folder / f"{name}.{side}.jsonl") for side in ("ours", "plain", "strong")}
-    chosen = {column: best([r for r in results[side] if variant in (None, r.get("variant"))])
-              for column, (side, variant) in COLUMNS.items()}
+    chosen = {column: best([r for r in results[side] if not variants or r.get("variant") in variants])
+              for column, (side, *variants) in COLUMNS.items()}
     ours = chosen["Norn"]
     batch = ours.get("batch") if ours else None
     cells = {column: cell(result, batch) for column, result in chosen.items()}

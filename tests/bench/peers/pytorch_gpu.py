@@ -3,8 +3,8 @@
 
 EmbeddingBag on the items, Linear layers, binary cross entropy against a dense 0/1 target or SoftMax's likelihood,
 autograd, a stock optimizer. bf16 is autocast; bf16_weights holds the weights themselves in bf16. compile and autotune:
-torch.compile by default, and with mode max-autotune. cce and liger (SoftMax only): the cross entropies of the packages
-cut-cross-entropy and liger-kernel, which hold no whole logits. The losses of the first steps are compared with float64
+torch.compile by default, and with mode max-autotune. cce, liger and liger_scaled (SoftMax only): cross entropies of the
+packages cut-cross-entropy and liger-kernel (linear_losses.py). The losses of the first steps are compared with float64
 before anything is timed. Prints one JSON line a configuration."""
 import sys
 
@@ -50,12 +50,14 @@ def loss_of(model, items, shape):
     return gpu_common.loss_of_logits(model.rest[-1](model.hidden(items)), items, shape)
 
 
-def loss_function(variant):
+def loss_function(variant, precision, shape, batch):
+    """The loss, and what is to be said of it."""
     if variant in linear_losses.LOSSES:
-        return linear_losses.function(variant)
+        function, kernels = linear_losses.function(variant, precision, shape, batch)
+        return function, {"kernels": kernels, "difference": float(f"{linear_losses.verify(function, precision):.2g}")}
     if variant == "eager":
-        return loss_of
-    return torch.compile(loss_of, mode="max-autotune-no-cudagraphs" if variant == "autotune" else None)
+        return loss_of, {}
+    return torch.compile(loss_of, mode="max-autotune-no-cudagraphs" if variant == "autotune" else None), {}
 
 
 def make_optimizer(name, model, fused=True):
@@ -93,16 +95,15 @@ class Training:
 def measure(args, shape, variant, precision, optimizer_name):
     gpu_common.set_precision(precision)
     batches = gpu_common.make_batches(shape, args.batch, "cuda")
-    if variant in linear_losses.LOSSES:
-        linear_losses.verify(variant, precision)
+    function, words = loss_function(variant, precision, shape, args.batch)
     model = Autoencoder(shape, shape.dropout if args.dropout else 0.0, "cuda")
     if precision == "bf16_weights":
         model = model.bfloat16()
-    training = Training(model, loss_function(variant), make_optimizer(optimizer_name, model), shape, precision)
+    training = Training(model, function, make_optimizer(optimizer_name, model), shape, precision)
     if not args.dropout:
         training.check(batches)
     result = gpu_common.timed(lambda i: training(batches[i % len(batches)]), args.batch, args, warmup=4)
-    return result | {"first_loss": float(training.losses[0]), "last_loss": float(training.losses[-1])}
+    return result | words | {"first_loss": float(training.losses[0]), "last_loss": float(training.losses[-1])}
 
 
 def main():
@@ -111,7 +112,7 @@ def main():
     parser.add_argument("--dropout", action="store_true", help="with the shape's dropout of hidden units (ml20m: 0.37)")
     args = parser.parse_args()
     gpu_common.need_gpu()
-    shape = gpu_common.SHAPES[args.shape]
+    shape = gpu_common.shape_of(args)
     fine = True
     for precision in args.precision:
         for optimizer in args.optimizer:
