@@ -5,7 +5,7 @@
 #                              [--gpus N] [--out FOLDER] [--ours | --peers] [--no-strong] [--list]
 #     --rows    these rows only (--list names them); those with a star there by default
 #     --rounds  how often Norn and the peers take turns [2]
-#     --limit   time for each program of a row [120]; what takes longer counts as failed
+#     --limit   time for each program of a row [240]; what takes longer counts as failed (Liger compiles for a minute)
 #     --seconds how long each configuration is timed [2]
 #     --plain   of the program that a user would write only these variants (eager, compile, autotune, cce, liger, liger_scaled,
 #               deterministic), or none
@@ -55,7 +55,7 @@ for row in "alexnet bf16*" "alexnet bf16 256" "vgg16 bf16*" "vgg16 bf16 64" "vgg
   rows+=("$network-$precision${batch:+-$batch}|--shape $network --precision ${precision%\*}${batch:+ --batch $batch}||$images")
 done
 
-wanted="" rounds=2 limit=120 seconds=2 plain="" gpus=1 out=build/bench/compare_gpu sides="ours peers" strong=yes
+wanted="" rounds=2 limit=240 seconds=2 plain="" gpus=1 out=build/bench/compare_gpu sides="ours peers" strong=yes
 usage() { sed -n '3,20s/^# \{0,1\}//p' tests/bench/compare_gpu.sh; }
 need_value() { [ "$#" -ge 2 ] || { echo "compare_gpu.sh: $1 needs a value" >&2; exit 2; }; }
 while [ "$#" -gt 0 ]; do
