@@ -38,9 +38,10 @@ constexpr Shape kShapes[] = {
     {"shop500k", 1024, 8192, 1024, 2}, {"shop500k", 1024, 16384, 1024, 3},
     {"shop500k", 8192, 8192, 1024, 2}, {"shop500k", 8192, 16384, 1024, 3},
     {"wide", 1024, 65536, 128, 6},     {"wide", 1024, 65536, 1024, 6},
-    {"shop10m", 1024, 65536, 256, 1},  {"ml20m", 1024, 6912, 1536, 36},
+    {"shop10m", 1024, 131072, 256, 1}, {"ml20m", 1024, 6912, 1536, 36},
     {"ml20m", 1024, 27272, 1536, 144}, {"popular", 1024, 6912, 1536, 140, 8.0},
-    {"hidden", 1024, 1536, 1536, 0}};
+    {"hidden", 1024, 1536, 1536, 0},   {"wide500k", 1024, 125056, 128, 25},
+    {"wide1m", 1024, 125056, 256, 12}, {"wide2m", 1024, 131072, 64, 7}};
 
 /// A matrix in both formats, some copies one below the other.
 struct Both {
@@ -134,59 +135,103 @@ void time_update(Device& gpu, const Shape& shape, const UpdateRule& rule, const 
     std::printf("%s %s: not supported\n", shape.name, name);
 }
 
-void time_output(Device& gpu, const Shape& shape) {
-  Both x(shape.examples, shape.width, 1, gpu.memory, 1.0f);
-  Both w(shape.units, shape.width, kCopies, gpu.memory, 0.1f);
-  Both delta(shape.examples, shape.units, 1, gpu.memory, 0.0f);
-  Both bias(1, shape.units, 1, gpu.memory, 0.1f, -5.0f);
-  Buffer<double> cost(1, gpu.memory);
-  std::mt19937 random(5);
-  std::uniform_real_distribution<double> uniform(0.0, 1.0);
-  std::vector<RowOffset> row_begin{0};
-  std::vector<Column> column;
-  for (Index b = 0; b < shape.examples; ++b) {
-    std::vector<Column> row;
-    for (int i = 0; i < shape.stored; ++i)
-      row.push_back(Column(std::pow(uniform(random), shape.skew) * double(shape.units)));
-    std::sort(row.begin(), row.end());
-    row.erase(std::unique(row.begin(), row.end()), row.end());
-    column.insert(column.end(), row.begin(), row.end());
-    row_begin.push_back(RowOffset(column.size()));
+/// An output layer: what stands on the GPU, and the call's block.
+struct Layer {
+  Layer(Device& gpu, const Shape& shape)
+      : x(shape.examples, shape.width, 1, gpu.memory, 1.0f),
+        w(shape.units, shape.width, kCopies, gpu.memory, 0.1f),
+        delta(shape.examples, shape.units, 1, gpu.memory, 0.0f),
+        bias(1, shape.units, 1, gpu.memory, 0.1f, -5.0f),
+        cost(1, gpu.memory),
+        bias_gradient(shape.units, gpu.memory) {
+    draw_targets(gpu, shape);
+    block.x = x.operand();
+    block.bias = {bias.values.data(), shape.units};
+    block.target.sparse = {row_begin.data(), column.data(), nullptr,
+                           shape.examples,   shape.units,   column.size()};
+    block.delta = delta.view();
+    block.bf16_delta = delta.bf16_view();
+    block.cost = cost.data();
+    block.bias_gradient = bias_gradient.view();
   }
-  Buffer<RowOffset> gpu_begin(Index(row_begin.size()), gpu.memory);
-  Buffer<Column> gpu_column(Index(column.size()), gpu.memory);
-  gpu_begin.write(row_begin.data(), gpu_begin.size());
-  gpu_column.write(column.data(), gpu_column.size());
+  void draw_targets(Device& gpu, const Shape& shape) {
+    std::mt19937 random(5);
+    std::uniform_real_distribution<double> uniform(0.0, 1.0);
+    std::vector<RowOffset> begins{0};
+    std::vector<Column> columns;
+    for (Index b = 0; b < shape.examples; ++b) {
+      std::vector<Column> row;
+      for (int i = 0; i < shape.stored; ++i)
+        row.push_back(Column(std::pow(uniform(random), shape.skew) * double(shape.units)));
+      std::sort(row.begin(), row.end());
+      row.erase(std::unique(row.begin(), row.end()), row.end());
+      columns.insert(columns.end(), row.begin(), row.end());
+      begins.push_back(RowOffset(columns.size()));
+    }
+    row_begin = Buffer<RowOffset>(Index(begins.size()), gpu.memory);
+    column = Buffer<Column>(Index(columns.size()), gpu.memory);
+    row_begin.write(begins.data(), row_begin.size());
+    column.write(columns.data(), column.size());
+  }
+  Both x, w, delta, bias;
+  Buffer<double> cost;
+  Buffer<float> bias_gradient;
+  Buffer<RowOffset> row_begin;
+  Buffer<Column> column;
   OutputBlock block;
-  block.x = x.operand();
-  block.bias = {bias.values.data(), shape.units};
-  const UnitCost rule{Sigmoid{}, ScaledMarginalCrossEntropy{1.0f, 0.0f, 1.0f, 1.0f}, 1.0f, 1.0f};
-  block.rule = rule;
-  block.target.sparse = {gpu_begin.data(), gpu_column.data(), nullptr,
-                         shape.examples,   shape.units,       gpu_column.size()};
-  block.delta = delta.view();
-  block.bf16_delta = delta.bf16_view();
-  block.cost = cost.data();
-  Buffer<float> bias_gradient(shape.units, gpu.memory);
-  block.bias_gradient = bias_gradient.view();
-  bool done = true;
-  const double fused = seconds([&](int i) {
-    block.w = w.operand(i);
-    done = gpu.fused->output_delta(block) && done;
+};
+
+/// Median seconds of the delta of the layer, a copy of its weights after the other.
+double output_seconds(Device& gpu, Layer& layer, bool& done) {
+  return seconds([&](int i) {
+    layer.block.w = layer.w.operand(i);
+    done = gpu.fused->output_delta(layer.block) && done;
     gpu.fused->add_totals();
   });
-  double fused_cost = 0;
-  cost.read(&fused_cost, 1);
+}
+
+double output_bytes(const Shape& shape) {
+  return 2.0 * double(shape.examples * (shape.width + shape.units) + shape.units * shape.width);
+}
+
+void time_output(Device& gpu, const Shape& shape) {
+  Layer layer(gpu, shape);
+  const UnitCost rule{Sigmoid{}, ScaledMarginalCrossEntropy{1.0f, 0.0f, 1.0f, 1.0f}, 1.0f, 1.0f};
+  layer.block.rule = rule;
+  bool done = true;
+  const double fused = output_seconds(gpu, layer, done);
   const double separate = seconds([&](int i) {
-    gpu.dense->multiply_transposed(x.operand(), w.operand(i), delta.view(), Existing::overwrite);
-    gpu.cost->delta(rule, block.target, 0, delta.view(), cost.data(), delta.bf16_view());
+    gpu.dense->multiply_transposed(layer.x.operand(), layer.w.operand(i), layer.delta.view(),
+                                   Existing::overwrite);
+    gpu.cost->delta(rule, layer.block.target, 0, layer.delta.view(), layer.cost.data(),
+                    layer.delta.bf16_view());
   });
-  const double bytes =
-      2.0 * double(shape.examples * (shape.width + shape.units) + shape.units * shape.width);
   if (done)
-    report(shape, "output_delta", fused, separate, bytes);
+    report(shape, "output_delta", fused, separate, output_bytes(shape));
   else
     std::printf("%s output_delta: not supported\n", shape.name);
+}
+
+/// The second pass over a SoftMax layer, beside the product as floats.
+void time_softmax(Device& gpu, const Shape& shape) {
+  Layer layer(gpu, shape);
+  const SoftMaxCost rule{CrossEntropy{}};
+  layer.block.rule = rule;
+  Buffer<float> maximum = Buffer<float>::zeros(shape.examples, gpu.memory);
+  const std::vector<std::int64_t> ones(std::size_t(shape.examples), std::int64_t(1) << 40);
+  Buffer<std::int64_t> total(shape.examples, gpu.memory);
+  total.write(ones.data(), total.size());
+  gpu.fused->softmax_rows(rule, layer.block.target, {maximum.view(), total.view(), total.view()});
+  bool done = true;
+  const double fused = output_seconds(gpu, layer, done);
+  const double product = seconds([&](int i) {
+    gpu.dense->multiply_transposed(layer.x.operand(), layer.w.operand(i), layer.delta.view(),
+                                   Existing::overwrite);
+  });
+  if (done)
+    report(shape, "SoftMax's delta", fused, product, output_bytes(shape));
+  else
+    std::printf("%s SoftMax's delta: not supported\n", shape.name);
 }
 
 /// The first pass over a SoftMax layer, beside the product as floats and a pass over these.
@@ -234,6 +279,7 @@ int main(int argc, char** argv) {
       time_update(gpu, shape, Sgd{}, "update, SGD");
     }
     if (shape.stored > 0) time_output(gpu, shape);
+    if (shape.stored > 0) time_softmax(gpu, shape);
     if (shape.stored > 0) time_statistics(gpu, shape);
   }
 }

@@ -46,6 +46,24 @@ class FusedOutputTest : public FusedTest {
     for (std::size_t i = 0; i < p.column.size(); ++i) p.value.push_back(1.0f + uniform(random_));
     return p;
   }
+  /// Some of the examples, the others left out.
+  OutputProblem examples_of(OutputProblem& p, Index first, Index count) {
+    OutputProblem some;
+    some.x = Padded<Bfloat16>(count, p.x.cols, memory_);
+    some.w = Padded<Bfloat16>(p.w.rows, p.w.cols, memory_);
+    some.delta = Padded<Bfloat16>(count, p.delta.cols, memory_);
+    const auto from = p.x.host.begin() + first * (p.x.cols + kPadding);
+    std::copy(from, from + count * (p.x.cols + kPadding), some.x.host.begin());
+    some.w.host = p.w.host;
+    some.x.send();
+    some.w.send();
+    some.bias = p.bias;
+    some.weight.assign(p.weight.begin() + first, p.weight.begin() + first + count);
+    some.row_begin.assign(p.row_begin.begin() + first, p.row_begin.begin() + first + count + 1);
+    some.column = p.column;
+    some.value = p.value;
+    return some;
+  }
   void weigh_entries(OutputProblem& p) {
     std::uniform_real_distribution<float> uniform(0.0f, 4.0f);
     for (std::size_t i = 0; i < p.column.size(); ++i)
@@ -183,6 +201,49 @@ TEST_F(FusedOutputTest, DeltasAndCostsAreThoseOfTheUnits) {
       std::visit([&](const auto& f, const auto& l) { expect_deltas(f, l, 1.25f, 0.75f, p, cost); },
                  activation, loss);
     }
+}
+
+TEST_F(FusedOutputTest, RandomLayersAgreeWithFloat64) {
+  const auto kernels = make();
+  const auto below = [&](Index limit) { return Index(random_() % std::uint64_t(limit)); };
+  for (int i = 0; i < 10; ++i) {
+    // A block keeps its examples where stages hold all of k: widths that they do, and others.
+    const Index width = below(2) == 0 ? 64 * (1 + below(4)) : 8 * (8 + below(41));
+    const Shape shape{64 + below(600), 1 + below(500), width};
+    SCOPED_TRACE(::testing::Message()
+                 << shape.examples << " x " << shape.units << " x " << shape.width);
+    OutputProblem p = draw(shape, int(below(3) == 0 ? shape.units / 2 : below(30)));
+    if (below(2) == 0) make_boolean(p);
+    if (below(2) == 0) weigh_entries(p);
+    const ScaledMarginalCrossEntropy loss{1.0f, 0.0f, 1.5f, 0.5f};
+    const double cost = run(*kernels, {Sigmoid{}, loss, 1.25f, 0.75f}, p);
+    expect_deltas(Sigmoid{}, loss, 1.25f, 0.75f, p, cost);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST_F(FusedOutputTest, OfAnExampleTheBitsAreTheSameWhateverComesWithIt) {
+  const auto kernels = make();
+  const auto below = [&](Index limit) { return Index(random_() % std::uint64_t(limit)); };
+  const UnitCost rule{Sigmoid{}, ScaledMarginalCrossEntropy{}, 1.0f, 1.0f};
+  // So many examples that blocks do not keep to theirs, and few that they do.
+  for (const Index examples : {3400 + below(180), 9000 + below(1000), 513 + below(1500)}) {
+    const Shape shape{examples, 1 + below(400), 64 * (1 + below(4))};
+    SCOPED_TRACE(::testing::Message()
+                 << shape.examples << " x " << shape.units << " x " << shape.width);
+    OutputProblem p = draw(shape, 20);
+    run(*kernels, rule, p);
+    for (int i = 0; i < 4; ++i) {
+      const Index first = 128 * below((examples - 64) / 128);
+      OutputProblem some = examples_of(p, first, 64 + below(examples - first - 64));
+      run(*kernels, rule, some);
+      for (Index b = 0; b < some.x.rows; ++b)
+        ASSERT_EQ(std::memcmp(&some.delta(b, 0), &p.delta(first + b, 0),
+                              std::size_t(p.delta.cols) * sizeof(Bfloat16)),
+                  0)
+            << first << " + " << b;
+    }
+  }
 }
 
 TEST_F(FusedOutputTest, StoredTargetsMayHaveWeights) {

@@ -5,6 +5,7 @@
 #include "kernels/cuda/families.h"
 #include "kernels/fused.h"
 
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <memory>
@@ -65,7 +66,7 @@ struct Shape {
 class FusedTest : public ::testing::Test {
  protected:
   FusedTest() {
-    RecordProperty("seed", int(seed_ & 0x7fffffff));
+    std::printf("seed %u\n", seed_);
     random_.seed(seed_);
   }
   Padded<Bfloat16> random_bfloat16(Index rows, Index cols, float deviation) {

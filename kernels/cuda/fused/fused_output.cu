@@ -12,25 +12,29 @@ namespace norn::cuda {
 namespace {
 
 using Pipeline = OutputPipeline<Bfloat16>;
-constexpr int kWarps = kConsumerThreads / 32;  // of a consumer
+constexpr int kPair = 2;  // warpgroups share a tile: each has a half of its rows
+static_assert(Pipeline::kGroups == kPair && Pipeline::kGroupHalves == 1);
+constexpr int kWarps = kConsumerThreads / 32;  // of a warpgroup
 constexpr int kListed = 64;                    // stored targets that a warp evaluates at a time
+constexpr int kPairBarrier = kConsumerBarrier + kPair * kConsumers;  // named barriers 7 and 8
+constexpr int kCostBarrier = kPairBarrier + kConsumers;              // 9 and 10
 
-/// A stored target whose pre-activation was handed over.
-struct ListedUnit {
-  float z;
-  short row;
-  short col;
+/// Stored targets whose pre-activations were handed over.
+struct ListedUnits {
+  float z[kListed];
+  short place[kListed];  ///< kTile * row + column
 };
 
-/// What a warp has of its own: first the one, then the other.
+/// What a warp has of its own: one after the other.
 union WarpMemory {
-  ListedUnit list[kListed];
-  float gradient[kTile];
+  ListedUnits list;
+  double cost[32];  ///< of a thread of the first half, which the second adds to
+  float gradient[kTile / kPair];
 };
 
-/// What a consumer has of its own.
-struct ConsumerMemory {
-  WarpMemory warp[kWarps];
+/// What a pair has of its own.
+struct PairMemory {
+  WarpMemory warp[kPair][kWarps];
   double warp_cost[kWarps];
 };
 
@@ -38,92 +42,103 @@ struct SharedMemory {
   unsigned char stages[Pipeline::kStagesBytes];
   unsigned char delta[kConsumers][kTileBytes];
   TileTargets targets[kTargetSlots];
-  alignas(16) ConsumerMemory own[kConsumers];
+  alignas(16) PairMemory own[kConsumers];
   Pipeline::Barriers barriers;
   TargetBarriers target_barriers;
 };
 
-/// A consumer's finished tile, by each of its threads.
+/// A half of a pair's finished tile, by each of a warpgroup's threads. A thread's costs are those of
+/// its rows in the first half, then in the second; columns are summed over both.
 template <class LossFunction>
-class Bfloat16Tile : public OutputTile<LossFunction> {
+class Bfloat16Tile : public OutputTile<LossFunction, 1> {
  public:
-  static constexpr int kFinderRegisters = 56;
-  static constexpr int kConsumerRegisters = 224;
-
   __device__ Bfloat16Tile(const OutputTask<LossFunction>& task, const TileTargets& targets,
-                          int consumer, SharedMemory& shared)
-      : OutputTile<LossFunction>(task, targets, consumer, shared.own[consumer].warp_cost),
-        delta_(shared.delta[consumer]),
-        own_(shared.own[consumer]),
+                          int group, SharedMemory& shared)
+      : OutputTile<LossFunction, 1>(task, targets, group, shared.own[group / kPair].warp_cost),
+        delta_(shared.delta[group / kPair]),
+        own_(shared.own[group / kPair]),
+        pair_(group / kPair),
         warp_(__shfl_sync(0xFFFFFFFFu, thread_ / 32, 0)),
-        first_row_(warp_ * 16) {}
+        first_row_(64 * half_ + 16 * warp_) {}
+
+  /// What the tile before has left may be overwritten once both warpgroups of the pair have come to
+  /// their turn.
+  __device__ void begin(float (&sum)[1][64]) const {
+    if (thread_ == 0) hopper::wait_for_store_reads();
+    Base::begin(sum);
+  }
 
   /// Absent entries, then the stored ones, then away with the tile.
-  __device__ void finish(const float (&sum)[2][64]) {
-    if (thread_ == 0) hopper::wait_for_store_reads();
-    Base::sync();
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const int first = first_row_ + 64 * half;
-      evaluate_absent(sum[half], first);
-      if (targets_.count[first / 64] > 0) evaluate_stored(sum[half], first);
+  __device__ void finish(const float (&sum)[1][64]) {
+    const double absent = evaluate_absent(sum[0]);
+    const bool hands_cost = LossFunction::kCostsAbsent || targets_.count[0] > 0;
+    if (half_ == 1 && hands_cost) {
+      hopper::named_sync(kCostBarrier + pair_, Pipeline::kThreads);
+      cost_ = own_.warp[0][warp_].cost[thread_ % 32];
     }
-    Base::share_cost();
-    if (task_.tile_gradient != nullptr) {
-      __syncwarp();
-      sum_tile_columns<2>(delta_, first_row_, own_.warp[warp_].gradient);
+    cost_ += absent;
+    if (targets_.count[half_] > 0) evaluate_stored(sum[0]);
+    if (half_ == 1) Base::share_cost();
+    if (half_ == 0 && hands_cost) {
+      own_.warp[0][warp_].cost[thread_ % 32] = cost_;
+      hopper::named_arrive(kCostBarrier + pair_, Pipeline::kThreads);
     }
     hopper::fence_async();
-    Base::sync();
+    hopper::named_sync(kPairBarrier + pair_, Pipeline::kThreads);
     if (thread_ == 0) store();
-    if (task_.tile_gradient != nullptr) store_gradient();
+    if (task_.tile_gradient == nullptr) return;
+    sum_tile_columns(delta_, 16 * warp_, half_, own_.warp[half_][warp_].gradient);
+    Base::sync();
+    store_gradient();
   }
 
  private:
-  using Base = OutputTile<LossFunction>;
+  using Base = OutputTile<LossFunction, 1>;
   using Base::col_;
   using Base::cost_;
+  using Base::half_;
   using Base::place_;
   using Base::targets_;
   using Base::task_;
   using Base::thread_;
 
-  /// 16 rows from `first` on, by a warp.
-  __device__ void evaluate_absent(const float (&sum)[64], int first) {
+  /// The warp's 16 rows. Returns their costs.
+  __device__ double evaluate_absent(const float (&sum)[64]) {
     typename LossFunction::Cost cost[2];
-    const int mine = first + thread_ % 32 / 4;
+    const int mine = first_row_ + thread_ % 32 / 4;
 #pragma unroll
     for (int upper = 0; upper < 2; ++upper) {
-      const int row = first + 8 * upper;
+      const int row = first_row_ + 8 * upper;
       const auto shared = task_.loss_function.row(targets_, mine + 8 * upper, task_.boost_zero);
       const unsigned char* to = delta_ + tile_place(row + thread_ % 8, thread_ % 32 / 8 * 8);
       cost[upper] = evaluate_row<false>(sum + 2 * upper, shared, to);
       if (__any_sync(kAll, !cost[upper].fits()))
         cost[upper] = evaluate_row<true>(sum + 2 * upper, shared, to);
     }
-    if (!LossFunction::kCostsAbsent) return;
+    if (!LossFunction::kCostsAbsent) return 0.0;
     const float weight[2] = {targets_.weight[mine], targets_.weight[mine + 8]};
     if (weight[0] == weight[1]) {
       cost[0].combine(cost[1]);
-      cost_ += double(weight[0] * task_.loss_function.scale) * double(cost[0].total());
-    } else {
-      cost_ += double(weight[0] * task_.loss_function.scale) * double(cost[0].total()) +
-               double(weight[1] * task_.loss_function.scale) * double(cost[1].total());
+      return double(weight[0] * task_.loss_function.scale) * double(cost[0].total());
     }
+    return double(weight[0] * task_.loss_function.scale) * double(cost[0].total()) +
+           double(weight[1] * task_.loss_function.scale) * double(cost[1].total());
   }
   /// The thread's 32 units of a row; the warp writes 8 rows. `to` is the lane's place in the first
   /// four octets of columns.
   template <bool kSafe>
   __device__ __forceinline__ typename LossFunction::Cost evaluate_row(
       const float* z, const typename LossFunction::Row& row, const unsigned char* to) const {
-    const std::uint32_t place = hopper::shared_address(to);
+    std::uint32_t place = hopper::shared_address(to);
+    if (kSafe) asm volatile("" : "+r"(place));
     typename LossFunction::Cost cost;
 #pragma unroll
     for (int j = 0; j < kTile / 8; j += 4) {
       std::uint32_t pair[4];
 #pragma unroll
       for (int q = 0; q < 4; ++q) {
-        const float* two = z + 4 * (j + q);
+        float two[2] = {z[4 * (j + q)], z[4 * (j + q) + 1]};
+        if (kSafe) hopper::pin(two);  // or all that both ways compute is kept for the second
         const float2 delta = task_.loss_function.template absent<kSafe>(two[0], two[1], row, cost);
         const __nv_bfloat162 both = __floats2bfloat162_rn(delta.x, delta.y);
         pair[q] = *reinterpret_cast<const std::uint32_t*>(&both);
@@ -135,17 +150,24 @@ class Bfloat16Tile : public OutputTile<LossFunction> {
     return cost;
   }
 
-  /// The stored targets of 16 rows from `first` on, by a warp: those who hold their pre-activations
-  /// hand them over, so that each lane has one to evaluate.
-  __device__ void evaluate_stored(const float (&sum)[64], int first) {
-    const int row = first + thread_ % 32 / 4;
-    ListedUnit* list = own_.warp[warp_].list;
+  /// The stored targets of the warp's 16 rows: those who hold their pre-activations hand them over,
+  /// so that each lane has one to evaluate.
+  __device__ void evaluate_stored(const float (&sum)[64]) {
+    const int row = first_row_ + thread_ % 32 / 4;
+    const uint4 below = *reinterpret_cast<const uint4*>(targets_.mask[row]);
+    const uint4 above = *reinterpret_cast<const uint4*>(targets_.mask[row + 8]);
+    const unsigned mask[2][4] = {{below.x, below.y, below.z, below.w},
+                                 {above.x, above.y, above.z, above.w}};
+    unsigned any = 0;
+    for (int w = 0; w < 4; ++w) any |= mask[0][w] | mask[1][w];
+    if (!__any_sync(kAll, any != 0)) return;
+    ListedUnits& list = own_.warp[half_][warp_].list;
     int listed = 0;
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
       // Bit 8 * q + 2 * upper + c belongs to sum 16 * w + 4 * q + 2 * upper + c.
-      unsigned left = (targets_.mask[row][w] >> col_ & 0x03030303u) |
-                      (targets_.mask[row + 8][w] >> col_ & 0x03030303u) << 2;
+      unsigned left =
+          (mask[0][w] >> col_ & 0x03030303u) | (mask[1][w] >> col_ & 0x03030303u) << 2;
       while (const unsigned some = __ballot_sync(kAll, left != 0)) {
         if (listed > kListed - 32) {
           evaluate_listed(listed);
@@ -154,9 +176,10 @@ class Bfloat16Tile : public OutputTile<LossFunction> {
         if (left != 0) {
           const int bit = __ffs(int(left)) - 1;
           left &= left - 1;
-          list[listed + __popc(some & ((1u << (thread_ % 32)) - 1))] = {
-              Base::choose(sum + 16 * w, bit), short(row + (bit >> 1 & 1) * 8),
-              short(32 * w + (bit & ~7) + col_ + (bit & 1))};
+          const int at = listed + __popc(some & ((1u << (thread_ % 32)) - 1));
+          list.z[at] = Base::choose(sum + 16 * w, bit);
+          list.place[at] = short(kTile * (row + (bit >> 1 & 1) * 8) + 32 * w + (bit & ~7) + col_ +
+                                 (bit & 1));
         }
         listed += __popc(some);
       }
@@ -166,44 +189,46 @@ class Bfloat16Tile : public OutputTile<LossFunction> {
   __device__ __forceinline__ void evaluate_listed(int count) {
     __syncwarp();
     for (int i = thread_ % 32; i < count; i += 32) {
-      const ListedUnit unit = own_.warp[warp_].list[i];
-      *reinterpret_cast<__nv_bfloat16*>(delta_ + tile_place(unit.row, unit.col)) =
-          __float2bfloat16_rn(Base::evaluate_one(unit.z, unit.row, unit.col));
+      const ListedUnits& list = own_.warp[half_][warp_].list;
+      const int row = list.place[i] / kTile;
+      const int col = list.place[i] % kTile;
+      *reinterpret_cast<__nv_bfloat16*>(delta_ + tile_place(row, col)) =
+          __float2bfloat16_rn(Base::evaluate_one(list.z[i], row, col));
     }
     __syncwarp();
   }
 
   __device__ void store() const {
-    for (int half = 0; half < 2; ++half)
-      for (int piece = 0; piece < 2; ++piece)
-        hopper::store_box(task_.delta,
-                          hopper::shared_address(delta_) + (2 * half + piece) * kPieceBytes,
-                          place_.col + 64 * piece, place_.row + 64 * half);
+    for (int piece = 0; piece < 2; ++piece)
+      hopper::store_box(task_.delta,
+                        hopper::shared_address(delta_) + (2 * half_ + piece) * kPieceBytes,
+                        place_.col + 64 * piece, place_.row + 64 * half_);
     hopper::commit_stores();
-    if (place_.row >= task_.targets.rows || place_.col >= task_.targets.cols) return;
+    if (half_ == 0 || place_.row >= task_.targets.rows || place_.col >= task_.targets.cols) return;
     double cost = 0.0;
     for (int warp = 0; warp < kWarps; ++warp) cost += own_.warp_cost[warp];
     task_.tile_cost[Index(place_.row / kTile) * task_.targets.tiles + place_.col / kTile] = cost;
   }
   __device__ void store_gradient() const {
-    const Index col = place_.col + thread_;
-    if (thread_ >= kTile || place_.row >= task_.targets.rows || col >= task_.targets.cols) return;
+    const Index col = place_.col + 64 * half_ + thread_;
+    if (thread_ >= kTile / kPair || place_.row >= task_.targets.rows || col >= task_.targets.cols)
+      return;
     float sum = 0.0f;
 #pragma unroll
-    for (int warp = 0; warp < kWarps; ++warp) sum += own_.warp[warp].gradient[thread_];
+    for (int warp = 0; warp < kWarps; ++warp) sum += own_.warp[half_][warp].gradient[thread_];
     task_.tile_gradient[Index(place_.row / kTile) * task_.targets.cols + col] = sum;
   }
 
   static constexpr unsigned kAll = 0xFFFFFFFFu;
   unsigned char* delta_;
-  ConsumerMemory& own_;
+  PairMemory& own_;
+  int pair_;
   int warp_;
-  int first_row_;  ///< of the 16 rows of a half that are the warp's; a thread's are number lane / 4
-                   ///< and 8 more
+  int first_row_;  ///< of the 16 rows that are the warp's; a thread's are number lane / 4 and 8 more
 };
 
 template <class LossFunction>
-__global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThreads, 1)
+__global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kOutputThreads<Bfloat16>, 1)
     output_delta_kernel(const __grid_constant__ OutputTask<LossFunction> task) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(kSwizzleAlignment) unsigned char bytes[];
@@ -220,12 +245,14 @@ CUtensorMap map_delta(const OutputBlock& block) {
 }
 
 template <class LossFunction>
-void launch(const Stream& stream, const OutputTask<LossFunction>& task) {
-  static const int resident = resident_clusters(output_delta_kernel<LossFunction>, kTileThreads,
+void launch(const Stream& stream, OutputTask<LossFunction> task) {
+  constexpr int kThreads = kOutputThreads<Bfloat16>;
+  static const int resident = resident_clusters(output_delta_kernel<LossFunction>, kThreads,
                                                 Pipeline::kBlocks, int(sizeof(SharedMemory)));
-  const Index clusters = std::min<Index>(resident, task.operands.order.count());
-  output_delta_kernel<LossFunction><<<unsigned(clusters * Pipeline::kBlocks), kTileThreads,
-                                      sizeof(SharedMemory), stream.stream>>>(task);
+  const Index clusters = share_out(task.operands, resident);
+  output_delta_kernel<LossFunction>
+      <<<unsigned(clusters * Pipeline::kBlocks), kThreads, sizeof(SharedMemory), stream.stream>>>(
+          task);
   check_launch("output_delta_kernel");
 }
 

@@ -32,14 +32,11 @@ __device__ inline float* quarter_place(unsigned char* quarter, int row, int col)
 
 /// One warpgroup's finished tile.
 template <class LossFunction>
-class FloatTile : public OutputTile<LossFunction> {
+class FloatTile : public OutputTile<LossFunction, 2> {
  public:
-  static constexpr int kFinderRegisters = 56;
-  static constexpr int kConsumerRegisters = 224;
-
   __device__ FloatTile(const OutputTask<LossFunction>& task, const TileTargets& targets,
                        int consumer, SharedMemory& shared)
-      : OutputTile<LossFunction>(task, targets, consumer, shared.warp_cost[consumer]),
+      : OutputTile<LossFunction, 2>(task, targets, consumer, shared.warp_cost[consumer]),
         delta_(shared.delta[consumer]),
         transposed_(shared.transposed[consumer]) {}
 
@@ -52,7 +49,7 @@ class FloatTile : public OutputTile<LossFunction> {
   }
 
  private:
-  using Base = OutputTile<LossFunction>;
+  using Base = OutputTile<LossFunction, 2>;
   using Base::col_;
   using Base::cost_;
   using Base::place_;
@@ -158,7 +155,7 @@ class FloatTile : public OutputTile<LossFunction> {
 };
 
 template <class LossFunction>
-__global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThreads, 1)
+__global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kOutputThreads<float>, 1)
     output_delta_float_kernel(const __grid_constant__ OutputTask<LossFunction> task) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(kSwizzleAlignment) unsigned char bytes[];
@@ -167,13 +164,14 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kTileThrea
 }
 
 template <class LossFunction>
-void launch(const Stream& stream, const OutputTask<LossFunction>& task) {
-  static const int resident =
-      resident_clusters(output_delta_float_kernel<LossFunction>, kTileThreads, Pipeline::kBlocks,
-                        int(sizeof(SharedMemory)));
-  const Index clusters = std::min<Index>(resident, task.operands.order.count());
-  output_delta_float_kernel<LossFunction><<<unsigned(clusters * Pipeline::kBlocks), kTileThreads,
-                                            sizeof(SharedMemory), stream.stream>>>(task);
+void launch(const Stream& stream, OutputTask<LossFunction> task) {
+  constexpr int kThreads = kOutputThreads<float>;
+  static const int resident = resident_clusters(output_delta_float_kernel<LossFunction>, kThreads,
+                                                Pipeline::kBlocks, int(sizeof(SharedMemory)));
+  const Index clusters = share_out(task.operands, resident);
+  output_delta_float_kernel<LossFunction>
+      <<<unsigned(clusters * Pipeline::kBlocks), kThreads, sizeof(SharedMemory), stream.stream>>>(
+          task);
   check_launch("output_delta_float_kernel");
 }
 

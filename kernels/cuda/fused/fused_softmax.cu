@@ -14,18 +14,17 @@ struct StatisticsTask {
   float2* statistics;    ///< [column tiles x stride] of each row: maximum, sum of e^(z - maximum)
 };
 
-class TileStatistics : public ProductTile {
+template <int kHalves>
+class TileStatistics : public ProductTile<kHalves> {
  public:
-  static constexpr int kFinderRegisters = 56;
-  static constexpr int kConsumerRegisters = 224;
   static constexpr float padding = -HUGE_VALF;
 
   template <class Shared>
-  __device__ TileStatistics(const StatisticsTask& task, const TileTargets& targets, int consumer,
+  __device__ TileStatistics(const StatisticsTask& task, const TileTargets& targets, int group,
                             Shared&)
-      : ProductTile(targets, consumer), task_(task) {}
+      : ProductTile<kHalves>(targets, group), task_(task) {}
 
-  __device__ void finish(const float (&sum)[2][64]) const {
+  __device__ void finish(const float (&sum)[kHalves][64]) const {
     float top[kRows];
     float total[kRows];
     find_maxima(sum, top);
@@ -35,20 +34,25 @@ class TileStatistics : public ProductTile {
     float2* to = task_.statistics + Index(place_.col / kTile) * of.stride;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      const Index row = place_.row + 64 * (r / 2) + 8 * (r % 2) + row_;
+      const Index row = place_.row + 64 * (half_ + r / 2) + 8 * (r % 2) + row_;
       if (row < of.rows) to[row] = {top[r], total[r]};
     }
   }
 
  private:
+  using ProductTile<kHalves>::half_;
+  using ProductTile<kHalves>::place_;
+  using ProductTile<kHalves>::row_;
+  using ProductTile<kHalves>::thread_;
+
   /// The thread's rows: row r is sums 2 * (r % 2), and one more, of every four of half r / 2. All
   /// go side by side, so that none waits for its own last instruction.
-  static constexpr int kRows = 4;
-  static __device__ __forceinline__ float2 pair(const float (&sum)[2][64], int r, int j) {
+  static constexpr int kRows = 2 * kHalves;
+  static __device__ __forceinline__ float2 pair(const float (&sum)[kHalves][64], int r, int j) {
     return {sum[r / 2][4 * j + 2 * (r % 2)], sum[r / 2][4 * j + 2 * (r % 2) + 1]};
   }
   /// Four threads share a row. NaN gets lost here, but not in the sums.
-  static __device__ __forceinline__ void find_maxima(const float (&sum)[2][64],
+  static __device__ __forceinline__ void find_maxima(const float (&sum)[kHalves][64],
                                                      float (&top)[kRows]) {
 #pragma unroll
     for (int j = 0; j < kTile / 8; ++j)
@@ -65,7 +69,7 @@ class TileStatistics : public ProductTile {
         top[r] = fmaxf(top[r], __shfl_xor_sync(0xFFFFFFFFu, top[r], step));
   }
   /// total = sum of e^(z - top); of a row with NaN both become NaN.
-  static __device__ __forceinline__ void add_exponentials(const float (&sum)[2][64],
+  static __device__ __forceinline__ void add_exponentials(const float (&sum)[kHalves][64],
                                                           float (&top)[kRows],
                                                           float (&total)[kRows]) {
     float from[kRows];
@@ -104,11 +108,11 @@ class TileStatistics : public ProductTile {
 };
 
 template <typename T>
-__global__ void __cluster_dims__(OutputPipeline<T>::kBlocks) __launch_bounds__(kTileThreads, 1)
+__global__ void __cluster_dims__(OutputPipeline<T>::kBlocks) __launch_bounds__(kOutputThreads<T>, 1)
     softmax_statistics_kernel(const __grid_constant__ StatisticsTask task) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(kSwizzleAlignment) unsigned char bytes[];
-  run_tiles<TileStatistics, T>(task, *reinterpret_cast<OutputMemory<T>*>(bytes));
+  run_tiles<TileStatistics<OutputPipeline<T>::kGroupHalves>, T>(task, *reinterpret_cast<OutputMemory<T>*>(bytes));
 #endif
 }
 
@@ -155,14 +159,14 @@ __global__ void __launch_bounds__(kRowsAtOnce* kSlices)
 }
 
 template <typename T>
-void launch(const Stream& stream, const StatisticsTask& task) {
+void launch(const Stream& stream, StatisticsTask task) {
   constexpr int kBlocks = OutputPipeline<T>::kBlocks;
-  static const int resident = resident_clusters(softmax_statistics_kernel<T>, kTileThreads, kBlocks,
+  constexpr int kThreads = kOutputThreads<T>;
+  static const int resident = resident_clusters(softmax_statistics_kernel<T>, kThreads, kBlocks,
                                                 int(sizeof(OutputMemory<T>)));
-  const Index clusters = std::min<Index>(resident, task.operands.order.count());
+  const Index clusters = share_out(task.operands, resident);
   softmax_statistics_kernel<T>
-      <<<unsigned(clusters * kBlocks), kTileThreads, sizeof(OutputMemory<T>), stream.stream>>>(
-          task);
+      <<<unsigned(clusters * kBlocks), kThreads, sizeof(OutputMemory<T>), stream.stream>>>(task);
   check_launch("softmax_statistics_kernel");
 }
 

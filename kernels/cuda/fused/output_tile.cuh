@@ -30,10 +30,16 @@ struct OutputTask {
 constexpr int kOutputClusterRows = 2;  ///< two tiles of rows share the weights
 constexpr int kOutputClusterCols = 1;
 constexpr int kOutputStages = 4;
+/// Warpgroups of a consumer. In bfloat16 two share a tile: sixteen warps hide what eight wait for.
+template <typename T>
+constexpr int kOutputGroups = std::is_same_v<T, float> ? 1 : 2;
 /// The product of a block: examples x units, in bfloat16 or, of floats, in tf32.
 template <typename T>
-using OutputPipeline = TilePipeline<hopper::Major::k, hopper::Major::k, kOutputClusterRows,
-                                    kOutputClusterCols, kOutputStages, T>;
+using OutputPipeline =
+    TilePipeline<hopper::Major::k, hopper::Major::k, kOutputClusterRows, kOutputClusterCols,
+                 kOutputStages, T, 2, kTile, false, kOutputGroups<T>>;
+template <typename T>
+constexpr int kOutputThreads = 128 + kConsumers * OutputPipeline<T>::kThreads;
 
 template <typename T>
 TileOperands product_operands(MatrixView<const T> x, MatrixView<const T> w) {
@@ -60,6 +66,18 @@ TileOperands product_operands(MatrixView<const T> x, MatrixView<const T> w) {
   return operands;
 }
 
+/// How many clusters go through the tiles, of `resident` that may. Where stages can hold all of k, a
+/// block keeps to one tile of rows, whose examples are brought once.
+inline Index share_out(TileOperands& operands, int resident) {
+  const TileOrder& order = operands.order;
+  const int whole = resident / order.inner * order.inner;
+  operands.a_stays = kOutputStages % operands.steps == 0 && order.group == order.inner &&
+                     10 * whole >= 9 * resident;
+  static const char* const scratch = std::getenv("NORN_SCRATCH");
+  if (scratch != nullptr && scratch[0] == '0') operands.a_stays = false;
+  return std::min<Index>(operands.a_stays ? whole : resident, order.count());
+}
+
 /// How few units there are does not matter: a narrow block must not become of another kind when it
 /// comes alone.
 template <typename T>
@@ -78,24 +96,28 @@ inline DeltaBoost boost_of(const OutputBlock& block) {
                     block.rule);
 }
 
-/// One warpgroup's tile. Each thread has the sums that multiply_add_64x128x16 says.
+/// One warpgroup's part of a tile: both halves of 64 rows or one. Each thread has the sums that
+/// multiply_add_64x128x16 says.
+template <int kHalves>
 class ProductTile {
  public:
-  __device__ ProductTile(const TileTargets& targets, int consumer)
+  /// `group`: which of the block's warpgroups that multiply.
+  __device__ ProductTile(const TileTargets& targets, int group)
       : targets_(targets),
         place_(targets.place),
-        consumer_(consumer),
+        group_(group),
+        half_(kHalves == 2 ? 0 : group % 2),
         thread_(int(threadIdx.x % kConsumerThreads)),
         row_(thread_ / 32 * 16 + thread_ % 32 / 4),
         col_(thread_ % 4 * 2) {}
 
   /// The sums begin with the bias.
-  __device__ void begin(float (&sum)[2][64]) const {
+  __device__ void begin(float (&sum)[kHalves][64]) const {
 #pragma unroll
     for (int j = 0; j < kTile / 8; ++j) {
       const float2 bias = *reinterpret_cast<const float2*>(targets_.bias + 8 * j + col_);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
+      for (int half = 0; half < kHalves; ++half) {
         sum[half][4 * j] = sum[half][4 * j + 2] = bias.x;
         sum[half][4 * j + 1] = sum[half][4 * j + 3] = bias.y;
       }
@@ -104,29 +126,36 @@ class ProductTile {
 
  protected:
   __device__ void sync() const {
-    hopper::named_sync(kConsumerBarrier + consumer_, kConsumerThreads);
+    hopper::named_sync(kConsumerBarrier + group_, kConsumerThreads);
   }
 
   const TileTargets& targets_;
   TilePlace place_;
-  int consumer_;
+  int group_;
+  int half_;  ///< the first that is the warpgroup's
   int thread_;
   int row_;  ///< the thread's sums are of this row of a half and 8 more,
   int col_;  ///< of this column of 8 and 1 more
 };
 
 /// One whose loss is computed.
-template <class LossFunction>
-class OutputTile : public ProductTile {
+template <class LossFunction, int kHalves>
+class OutputTile : public ProductTile<kHalves> {
  public:
   static constexpr float padding = LossFunction::padding;
 
-  /// `warp_cost` [4]: shared memory of the warpgroup's own.
-  __device__ OutputTile(const OutputTask<LossFunction>& task, const TileTargets& targets,
-                        int consumer, double* warp_cost)
-      : ProductTile(targets, consumer), task_(task), warp_cost_(warp_cost) {}
+  /// `warp_cost` [4]: shared memory of the tile's own.
+  __device__ OutputTile(const OutputTask<LossFunction>& task, const TileTargets& targets, int group,
+                        double* warp_cost)
+      : ProductTile<kHalves>(targets, group), task_(task), warp_cost_(warp_cost) {}
 
  protected:
+  using ProductTile<kHalves>::col_;
+  using ProductTile<kHalves>::place_;
+  using ProductTile<kHalves>::row_;
+  using ProductTile<kHalves>::targets_;
+  using ProductTile<kHalves>::thread_;
+
   /// Calls write(row, column, delta) for those of the thread's units of the half in words [kFirst,
   /// kLast) of 32 columns that have a stored target, and corrects the cost.
   template <int kHalf, int kFirst, int kLast, typename Write>
@@ -209,18 +238,18 @@ struct OutputMemory {
   TargetBarriers target_barriers;
 };
 
-/// A warpgroup's tiles, in turn with the other one's.
-template <class Tile, class Task, typename T, class Shared>
-__device__ void consume_tiles(const Task& task, OutputPipeline<T>& pipeline, int consumer,
-                              Shared& shared) {
-  std::int64_t number = 0;
-  for (std::int64_t tile = pipeline.first(); tile < task.operands.order.count();
-       tile += pipeline.stride(), ++number) {
-    if (number % kConsumers != consumer) continue;
+/// The tiles of a warpgroup's consumer, in turn with the other one's.
+template <class Tile, class Task, class Pipeline, class Shared>
+__device__ void consume_tiles(const Task& task, Pipeline& pipeline, int group, Shared& shared) {
+  const int consumer = group / Pipeline::kGroups;
+  const auto tiles = unsigned(task.operands.order.count());
+  const auto stride = unsigned(pipeline.stride());
+  auto tile = unsigned(pipeline.first()) + unsigned(consumer) * stride;
+  for (int number = consumer; tile < tiles; tile += kConsumers * stride, number += kConsumers) {
     const TargetSlot at(number);
     hopper::barrier_wait(hopper::shared_address(shared.target_barriers.full + at.slot), at.parity);
-    Tile units(task, shared.targets[at.slot], consumer, shared);
-    float sum[2][64];
+    Tile units(task, shared.targets[at.slot], group, shared);
+    float sum[Pipeline::kGroupHalves][64];
     units.begin(sum);
     pipeline.multiply(number, consumer, sum);
     pipeline.finish(sum);
@@ -235,26 +264,28 @@ __device__ void consume_tiles(const Task& task, OutputPipeline<T>& pipeline, int
 /// has, and what the Tiles want besides.
 template <class Tile, typename T, class Task, class Shared>
 __device__ void run_tiles(const Task& task, Shared& shared) {
-  OutputPipeline<T> pipeline(task.operands, shared.barriers, hopper::shared_address(shared.stages));
+  using Pipeline = OutputPipeline<T>;
+  Pipeline pipeline(task.operands, shared.barriers, hopper::shared_address(shared.stages));
   if (threadIdx.x == 0) {
-    shared.target_barriers.init(kConsumerThreads);
+    shared.target_barriers.init(Pipeline::kThreads);
     pipeline.init();
   }
   __syncthreads();
   hopper::cluster_sync();
+  constexpr bool kPairs = Pipeline::kGroups == 2;
   const int group = warpgroup();
   if (group == 0) {
-    hopper::give_registers<Tile::kFinderRegisters>();
+    hopper::give_registers<kPairs ? 64 : 56>();
     const int warp = __shfl_sync(0xFFFFFFFFu, int(threadIdx.x) / 32, 0);
     if (warp == 0)
       pipeline.produce();
-    else if (warp <= kTargetWarps)
+    else
       find_all_targets(task.targets, pipeline, warp - 1, task.operands.order.count(), Tile::padding,
                        shared.targets, shared.target_barriers);
   } else {
-    hopper::take_registers<Tile::kConsumerRegisters>();
-    if (group == 2) OutputPipeline<T>::let_first_begin();
-    consume_tiles<Tile, Task, T>(task, pipeline, group - 1, shared);
+    hopper::take_registers<kPairs ? 104 : 224>();
+    if (group > Pipeline::kGroups) Pipeline::let_first_begin();
+    consume_tiles<Tile>(task, pipeline, group - 1, shared);
   }
   hopper::cluster_sync();  // others may still copy into this block or arrive at its barriers
 }

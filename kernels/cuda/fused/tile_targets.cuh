@@ -7,12 +7,13 @@
 #include "kernels/cuda/hopper/tile_product.cuh"
 
 /// The stored targets of the tiles of an output layer, and what else the loss of a tile takes.
-/// ColumnRuns say where each row's entries of each tile begin; two warps of a block look tiles up
-/// while others multiply.
+/// ColumnRuns say where each row's entries of each tile begin; three warps of a block look halves of
+/// tiles up, in turn, while others multiply.
 namespace norn::cuda {
 
-constexpr int kTargetWarps = 2;  // each finds the targets of 64 rows
-constexpr int kTargetRows = kTile / kTargetWarps;
+constexpr int kTargetHalves = 2;  // a warp finds the targets of 64 rows at a time
+constexpr int kTargetRows = kTile / kTargetHalves;
+constexpr int kFinderWarps = 3;
 constexpr int kTargetSlots = 2 * kConsumers;  // tiles that are prefetched
 
 /// Where a tile's targets are looked up.
@@ -40,8 +41,8 @@ struct TileTargets {
   float log_total[kTile];
   RowOffset entry[kTile];  ///< the first of a row's entries
   int row_count[kTile];
-  short item[kTargetWarps][kTargetRows * 4];  ///< runs of up to 32 entries: row + kTile * run
-  int count[kTargetWarps];  ///< stored entries of 64 rows; where there is none, no mask is set
+  short item[kTargetHalves][kTargetRows * 4];  ///< runs of up to 32 entries: row + kTile * run
+  int count[kTargetHalves];  ///< stored entries of 64 rows; where there is none, no mask is set
   TilePlace place;
 };
 
@@ -53,13 +54,13 @@ struct TargetBarriers {
   /// but then compute-sanitizer does not see that the others have read.
   __device__ void init(std::uint32_t threads) {
     for (int s = 0; s < kTargetSlots; ++s) {
-      hopper::barrier_init(hopper::shared_address(full + s), 32 * kTargetWarps);
+      hopper::barrier_init(hopper::shared_address(full + s), 32 * kTargetHalves);
       hopper::barrier_init(hopper::shared_address(empty + s), threads);
     }
   }
 };
 
-/// By warp `half` of kTargetWarps: fills in the targets of 64 rows of a tile, and 64 biases.
+/// By one warp: fills in the targets of 64 rows of a tile, its `half`, and 64 biases.
 class TargetFinder {
  public:
   __device__ TargetFinder(const TargetSource& source, int half, TileTargets& to)
@@ -216,18 +217,20 @@ struct TargetSlot {
   std::uint32_t parity;
 };
 
-/// By one of kTargetWarps warps: the targets of its rows of all tiles. `padding` is the bias beyond
-/// the layer.
+/// By one of kFinderWarps warps: the targets of the halves of tiles whose turn is its own. `padding`
+/// is the bias beyond the layer.
 template <class Pipeline>
-__device__ void find_all_targets(const TargetSource& source, const Pipeline& pipeline, int half,
+__device__ void find_all_targets(const TargetSource& source, const Pipeline& pipeline, int warp,
                                  std::int64_t tiles, float padding,
                                  TileTargets (&targets)[kTargetSlots], TargetBarriers& barriers) {
-  std::int64_t number = 0;
-  for (std::int64_t tile = pipeline.first(); tile < tiles; tile += pipeline.stride(), ++number) {
+  for (std::int64_t turn = warp;; turn += kFinderWarps) {
+    const std::int64_t number = turn / kTargetHalves;
+    const std::int64_t tile = pipeline.first() + number * pipeline.stride();
+    if (tile >= tiles) return;
     const TargetSlot at(number);
     const TilePlace place = pipeline.place(tile);
     hopper::barrier_wait(hopper::shared_address(barriers.empty + at.slot), at.parity ^ 1);
-    TargetFinder(source, half, targets[at.slot]).find(place, padding);
+    TargetFinder(source, int(turn % kTargetHalves), targets[at.slot]).find(place, padding);
     hopper::barrier_arrive(hopper::shared_address(barriers.full + at.slot));
   }
 }

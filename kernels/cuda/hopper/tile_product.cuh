@@ -66,6 +66,7 @@ struct TileOperands {
   bool rows_inside = false;  ///< whether `inner` of the order runs along the rows of the result
   int steps = 0;             ///< stages that a tile needs
   int half_every = 0;        ///< which stages have only half of k, in rows of 64 bytes, or 0: none
+  bool a_stays = false;      ///< whether all tiles of a block have the same a, which its stages hold
 };
 
 /// The barriers of the ring, in shared memory.
@@ -90,10 +91,12 @@ __device__ inline int warpgroup() {
 /// contiguous in both operands. Tiles have 64 * kHalves rows and kWidth columns; of others than 128
 /// the kernel's own copying warp brings b, in pieces of 64 columns where k is not contiguous.
 /// kHasHalves: whether TileOperands::half_every may say something, of operands whose k is
-/// contiguous.
+/// contiguous. A consumer is kWarpgroups warpgroups, each with its part of the halves.
 template <hopper::Major kMajorA, hopper::Major kMajorB, int kRows, int kCols, int kStages,
-          typename T = Bfloat16, int kHalves = 2, int kWidth = kTile, bool kHasHalves = false>
+          typename T = Bfloat16, int kHalves = 2, int kWidth = kTile, bool kHasHalves = false,
+          int kWarpgroups = 1>
 class TilePipeline {
+  static_assert(kHalves % kWarpgroups == 0);
   static_assert(std::is_same_v<T, Bfloat16> ||
                 (kMajorA == hopper::Major::k && kMajorB == hopper::Major::k));
   static_assert(kWidth == kTile || kWidth == 96 ||
@@ -108,7 +111,14 @@ class TilePipeline {
       kOperandBytes +
       (kMajorB == hopper::Major::k ? kWidth * 128 : (kWidth + 63) / 64 * kPieceBytes);
   static constexpr int kSums = kWidth / 2;  ///< of a thread and half
+  static constexpr int kGroups = kWarpgroups;
+  static constexpr int kGroupHalves = kHalves / kGroups;  ///< of a warpgroup
+  static constexpr int kThreads = kGroups * kConsumerThreads;  ///< of a consumer
   static constexpr int kStagesBytes = kStages * kStageBytes;
+  static constexpr int kRuns = 4;  ///< of 32 bytes of k in a stage
+  /// One warpgroup multiplies in halves, so that the stage before is known to be free when half of
+  /// this one is under way. Of several another one keeps tensor cores busy.
+  static constexpr int kFirstRuns = kGroups == 1 ? kRuns / 2 : kRuns;
   using Barriers = TileBarriers<kStages>;
 
   __device__ TilePipeline(const TileOperands& operands, Barriers& barriers, std::uint32_t stages)
@@ -116,11 +126,12 @@ class TilePipeline {
         full_(hopper::shared_address(barriers.full)),
         empty_(hopper::shared_address(barriers.empty)),
         stages_(stages),
-        rank_(kBlocks == 1 ? 0 : hopper::cluster_rank()) {}
+        rank_(kBlocks == 1 ? 0 : hopper::cluster_rank()),
+        group_(kGroups == 1 ? 0 : (warpgroup() + kGroups - 1) % kGroups) {}
 
   /// By one thread, before a cluster_sync().
   __device__ void init() const {
-    constexpr int kReleases = (kRows + kCols - 1) * kConsumerThreads / 32;
+    constexpr int kReleases = (kRows + kCols - 1) * kThreads / 32;
     for (int s = 0; s < kStages; ++s) {
       hopper::barrier_init(full_ + 8 * s, 1);
       hopper::barrier_init(empty_ + 8 * s, kReleases);
@@ -145,14 +156,16 @@ class TilePipeline {
   __device__ void produce() const {
     std::uint32_t stage = 0;
     std::uint32_t parity = 1;  // every stage is empty at first
+    bool brings_a = true;
     for (std::int64_t tile = first(); tile < operands_.order.count(); tile += stride()) {
       const TilePlace at = place(tile);
       for (int step = 0; step < operands_.steps; ++step) {
         hopper::barrier_wait(empty_ + 8 * stage, parity);
-        if (hopper::elected()) load_stage(at, step, stage);
+        if (hopper::elected()) load_stage(at, step, stage, brings_a);
         if (++stage == kStages) {
           stage = 0;
           parity ^= 1;
+          brings_a = !operands_.a_stays;
         }
       }
     }
@@ -160,16 +173,16 @@ class TilePipeline {
 
   /// Before the first multiply(), by all threads of the second consumer.
   static __device__ void let_first_begin() {
-    hopper::named_arrive(kTurnBarrier, kConsumers * kConsumerThreads);
+    hopper::named_arrive(kTurnBarrier, kConsumers * kThreads);
   }
 
   /// sum += a * b for the block's `number`-th tile, by the warpgroup `consumer` whose turn it is.
   /// The last products are under way on return: finish() waits for them.
-  __device__ void multiply(std::int64_t number, int consumer, float (&sum)[kHalves][kSums]) {
+  __device__ void multiply(std::int64_t number, int consumer, float (&sum)[kGroupHalves][kSums]) {
     const std::uint64_t begin = std::uint64_t(number) * std::uint64_t(operands_.steps);
     stage_ = std::uint32_t(begin % kStages);
     std::uint32_t parity = std::uint32_t(begin / kStages) & 1;
-    hopper::named_sync(kTurnBarrier + consumer, kConsumers * kConsumerThreads);
+    hopper::named_sync(kTurnBarrier + consumer, kConsumers * kThreads);
     int until_half = operands_.half_every;
     for (int step = 0;; ++step) {
       hopper::barrier_wait(full_ + 8 * stage_, parity);
@@ -178,27 +191,27 @@ class TilePipeline {
       if (is_half)
         multiply_narrow_stage(stage, sum);
       else
-        multiply_half_stage<0>(stage, sum);
+        multiply_runs<0, kFirstRuns>(stage, sum);
       if (step > 0) {
         hopper::product_wait<1>();
         release(stage_ == 0 ? kStages - 1 : stage_ - 1);
       }
       if (is_half)
         until_half = operands_.half_every;
-      else
-        multiply_half_stage<1>(stage, sum);
+      else if constexpr (kFirstRuns < kRuns)
+        multiply_runs<kFirstRuns, kRuns>(stage, sum);
       if (step + 1 == operands_.steps) break;
       if (++stage_ == kStages) {
         stage_ = 0;
         parity ^= 1;
       }
     }
-    hopper::named_arrive(kTurnBarrier + 1 - consumer, kConsumers * kConsumerThreads);
+    hopper::named_arrive(kTurnBarrier + 1 - consumer, kConsumers * kThreads);
   }
-  __device__ void finish(float (&sum)[kHalves][kSums]) {
+  __device__ void finish(float (&sum)[kGroupHalves][kSums]) {
     hopper::product_wait<0>();
 #pragma unroll
-    for (int half = 0; half < kHalves; ++half) hopper::pin(sum[half]);
+    for (int half = 0; half < kGroupHalves; ++half) hopper::pin(sum[half]);
     release(stage_);
   }
 
@@ -219,14 +232,16 @@ class TilePipeline {
     return std::uint16_t(((1u << kRows) - 1) << (kRows * col_in_cluster()));
   }
 
-  __device__ void load_stage(TilePlace at, int step, std::uint32_t stage) const {
+  __device__ void load_stage(TilePlace at, int step, std::uint32_t stage, bool brings_a) const {
     const std::uint32_t to = stages_ + stage * kStageBytes;
     const int k = step * kTileDepthOf<T>;
     static_assert(kWidth == kTile);
-    hopper::barrier_arrive_expecting(full_ + 8 * stage, kStageBytes);
-    load_operand<kMajorA, kHalves, kCols>(operands_.a, to, stage, at.row, k, col_in_cluster(),
-                                          row_mask());
-    load_operand<kMajorB, 2, kRows>(operands_.b, to + kHalves * kPieceBytes, stage, at.col, k,
+    hopper::barrier_arrive_expecting(full_ + 8 * stage,
+                                     brings_a ? kStageBytes : kStageBytes - kOperandBytes);
+    if (brings_a)
+      load_operand<kMajorA, kHalves, kCols>(operands_.a, to, stage, at.row, k, col_in_cluster(),
+                                            row_mask());
+    load_operand<kMajorB, 2, kRows>(operands_.b, to + kOperandBytes, stage, at.col, k,
                                     row_in_cluster(), col_mask());
   }
 
@@ -248,16 +263,17 @@ class TilePipeline {
     }
   }
 
-  /// In halves, so that the stage before is known to be free when half of this one is under way.
-  template <int kHalf>
-  __device__ void multiply_half_stage(std::uint32_t stage, float (&sum)[kHalves][kSums]) const {
-    const std::uint64_t a = hopper::operand<kMajorA>(stage);
+  /// Some of a stage's runs of 32 bytes of k.
+  template <int kFirst, int kLast>
+  __device__ void multiply_runs(std::uint32_t stage, float (&sum)[kGroupHalves][kSums]) const {
+    const std::uint64_t a =
+        hopper::operand<kMajorA>(stage + group_ * kGroupHalves * kPieceBytes);
     const std::uint64_t b = hopper::operand<kMajorB>(stage + kOperandBytes);
     hopper::product_fence();
 #pragma unroll
-    for (int k = 2 * kHalf; k < 2 * (kHalf + 1); ++k) {  // of four runs of 32 bytes
+    for (int k = kFirst; k < kLast; ++k) {
 #pragma unroll
-      for (int half = 0; half < kHalves; ++half) {
+      for (int half = 0; half < kGroupHalves; ++half) {
         multiply_add(sum[half], a + half * (kPieceBytes / 16) + k * hopper::kNextK<kMajorA>,
                      b + k * hopper::kNextK<kMajorB>);
       }
@@ -266,14 +282,16 @@ class TilePipeline {
   }
 
   /// All of a stage with half of k.
-  __device__ void multiply_narrow_stage(std::uint32_t stage, float (&sum)[kHalves][kSums]) const {
+  __device__ void multiply_narrow_stage(std::uint32_t stage,
+                                        float (&sum)[kGroupHalves][kSums]) const {
+    static_assert(!kHasHalves || kGroups == 1);
     const std::uint64_t a = hopper::narrow_operand(stage);
     const std::uint64_t b = hopper::narrow_operand(stage + kOperandBytes);
     hopper::product_fence();
 #pragma unroll
     for (int k = 0; k < 2; ++k)
 #pragma unroll
-      for (int half = 0; half < kHalves; ++half)
+      for (int half = 0; half < kGroupHalves; ++half)
         multiply_add(sum[half], a + half * (kPieceBytes / 2 / 16) + k * 2, b + k * 2);
     hopper::product_commit();
   }
@@ -312,6 +330,7 @@ class TilePipeline {
   std::uint32_t empty_;
   std::uint32_t stages_;
   std::uint32_t rank_;
+  int group_;  ///< which of a consumer's the thread's warpgroup is
   std::uint32_t stage_ = 0;
 };
 
