@@ -47,8 +47,8 @@ struct SharedMemory {
   TargetBarriers target_barriers;
 };
 
-/// A half of a pair's finished tile, by each of a warpgroup's threads. A thread's costs are those of
-/// its rows in the first half, then in the second; columns are summed over both.
+/// A half of a pair's finished tile, by each of a warpgroup's threads. A thread's costs are those
+/// of its rows in the first half, then in the second; columns are summed over both.
 template <class LossFunction>
 class Bfloat16Tile : public OutputTile<LossFunction, 1> {
  public:
@@ -166,8 +166,7 @@ class Bfloat16Tile : public OutputTile<LossFunction, 1> {
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
       // Bit 8 * q + 2 * upper + c belongs to sum 16 * w + 4 * q + 2 * upper + c.
-      unsigned left =
-          (mask[0][w] >> col_ & 0x03030303u) | (mask[1][w] >> col_ & 0x03030303u) << 2;
+      unsigned left = (mask[0][w] >> col_ & 0x03030303u) | (mask[1][w] >> col_ & 0x03030303u) << 2;
       while (const unsigned some = __ballot_sync(kAll, left != 0)) {
         if (listed > kListed - 32) {
           evaluate_listed(listed);
@@ -178,8 +177,8 @@ class Bfloat16Tile : public OutputTile<LossFunction, 1> {
           left &= left - 1;
           const int at = listed + __popc(some & ((1u << (thread_ % 32)) - 1));
           list.z[at] = Base::choose(sum + 16 * w, bit);
-          list.place[at] = short(kTile * (row + (bit >> 1 & 1) * 8) + 32 * w + (bit & ~7) + col_ +
-                                 (bit & 1));
+          list.place[at] =
+              short(kTile * (row + (bit >> 1 & 1) * 8) + 32 * w + (bit & ~7) + col_ + (bit & 1));
         }
         listed += __popc(some);
       }
@@ -224,7 +223,8 @@ class Bfloat16Tile : public OutputTile<LossFunction, 1> {
   PairMemory& own_;
   int pair_;
   int warp_;
-  int first_row_;  ///< of the 16 rows that are the warp's; a thread's are number lane / 4 and 8 more
+  int first_row_;  ///< of the 16 rows that are the warp's; a thread's are number lane / 4 and 8
+                   ///< more
 };
 
 template <class LossFunction>

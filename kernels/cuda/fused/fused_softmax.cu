@@ -112,7 +112,8 @@ __global__ void __cluster_dims__(OutputPipeline<T>::kBlocks) __launch_bounds__(k
     softmax_statistics_kernel(const __grid_constant__ StatisticsTask task) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   extern __shared__ __align__(kSwizzleAlignment) unsigned char bytes[];
-  run_tiles<TileStatistics<OutputPipeline<T>::kGroupHalves>, T>(task, *reinterpret_cast<OutputMemory<T>*>(bytes));
+  run_tiles<TileStatistics<OutputPipeline<T>::kGroupHalves>, T>(
+      task, *reinterpret_cast<OutputMemory<T>*>(bytes));
 #endif
 }
 

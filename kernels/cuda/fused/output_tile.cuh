@@ -39,7 +39,7 @@ using OutputPipeline =
     TilePipeline<hopper::Major::k, hopper::Major::k, kOutputClusterRows, kOutputClusterCols,
                  kOutputStages, T, 2, kTile, false, kOutputGroups<T>>;
 template <typename T>
-constexpr int kOutputThreads = 128 + kConsumers * OutputPipeline<T>::kThreads;
+constexpr int kOutputThreads = 128 + kConsumers* OutputPipeline<T>::kThreads;
 
 template <typename T>
 TileOperands product_operands(MatrixView<const T> x, MatrixView<const T> w) {
@@ -66,15 +66,13 @@ TileOperands product_operands(MatrixView<const T> x, MatrixView<const T> w) {
   return operands;
 }
 
-/// How many clusters go through the tiles, of `resident` that may. Where stages can hold all of k, a
-/// block keeps to one tile of rows, whose examples are brought once.
+/// How many clusters go through the tiles, of `resident` that may. Where stages can hold all of k,
+/// a block keeps to one tile of rows, whose examples are brought once.
 inline Index share_out(TileOperands& operands, int resident) {
   const TileOrder& order = operands.order;
   const int whole = resident / order.inner * order.inner;
   operands.a_stays = kOutputStages % operands.steps == 0 && order.group == order.inner &&
                      10 * whole >= 9 * resident;
-  static const char* const scratch = std::getenv("NORN_SCRATCH");
-  if (scratch != nullptr && scratch[0] == '0') operands.a_stays = false;
   return std::min<Index>(operands.a_stays ? whole : resident, order.count());
 }
 

@@ -17,8 +17,8 @@ __device__ inline int tile_place(unsigned row, unsigned col) {
              (col % 64 / 8 ^ row % 8) * 16 + col % 8 * 2);
 }
 
-/// The sums of the columns of a piece of 64 over 16 rows of each half, from `first` on, by one warp.
-/// Without tensor cores: with mma.sync the kernel took 15 % longer. `sum` [64] becomes them.
+/// The sums of the columns of a piece of 64 over 16 rows of each half, from `first` on, by one
+/// warp. Without tensor cores: with mma.sync the kernel took 15 % longer. `sum` [64] becomes them.
 __device__ inline void sum_tile_columns(const unsigned char* tile, int first, int piece,
                                         float* sum) {
   const int lane = int(threadIdx.x % 32);
@@ -33,8 +33,7 @@ __device__ inline void sum_tile_columns(const unsigned char* tile, int first, in
     const unsigned word[4] = {eight.x, eight.y, eight.z, eight.w};
 #pragma unroll
     for (int c = 0; c < 4; ++c) {
-      const float two[2] = {__uint_as_float(word[c] << 16),
-                            __uint_as_float(word[c] & 0xFFFF0000u)};
+      const float two[2] = {__uint_as_float(word[c] << 16), __uint_as_float(word[c] & 0xFFFF0000u)};
       total[2 * c] = i == 0 ? two[0] : total[2 * c] + two[0];
       total[2 * c + 1] = i == 0 ? two[1] : total[2 * c + 1] + two[1];
     }

@@ -7,8 +7,8 @@
 #include "kernels/cuda/hopper/tile_product.cuh"
 
 /// The stored targets of the tiles of an output layer, and what else the loss of a tile takes.
-/// ColumnRuns say where each row's entries of each tile begin; three warps of a block look halves of
-/// tiles up, in turn, while others multiply.
+/// ColumnRuns say where each row's entries of each tile begin; three warps of a block look halves
+/// of tiles up, in turn, while others multiply.
 namespace norn::cuda {
 
 constexpr int kTargetHalves = 2;  // a warp finds the targets of 64 rows at a time
@@ -217,8 +217,8 @@ struct TargetSlot {
   std::uint32_t parity;
 };
 
-/// By one of kFinderWarps warps: the targets of the halves of tiles whose turn is its own. `padding`
-/// is the bias beyond the layer.
+/// By one of kFinderWarps warps: the targets of the halves of tiles whose turn is its own.
+/// `padding` is the bias beyond the layer.
 template <class Pipeline>
 __device__ void find_all_targets(const TargetSource& source, const Pipeline& pipeline, int warp,
                                  std::int64_t tiles, float padding,

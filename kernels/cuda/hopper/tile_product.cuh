@@ -13,17 +13,17 @@
 
 /// Tiles of 128 x 128, or of 64 or 192 rows, or of 64, 96 or 192 columns, of a product of bfloat16
 /// matrices, or of float ones in tf32, for kernels that use up each tile where it is made. A block
-/// of 384 threads stays on its multiprocessor and goes through many tiles: one warp copies operands
-/// into a ring of stages, two warpgroups take turns, so that one multiplies while the other one
-/// works on its finished tile. The blocks of a cluster compute neighbouring tiles and hand each
-/// other the operands that these share.
+/// stays on its multiprocessor and goes through many tiles: one warp copies operands into a ring of
+/// stages, two consumers take turns, so that one multiplies while the other one works on its
+/// finished tile. A consumer is one warpgroup, or two with a half of each tile. The blocks of a
+/// cluster compute neighbouring tiles and hand each other the operands that these share.
 namespace norn::cuda {
 
 constexpr int kTile = 128;             ///< rows and columns of a tile
 constexpr int kPieceBytes = 64 * 128;  ///< one copy: 64 rows of 64 values, or 32 floats
-constexpr int kConsumers = 2;          ///< warpgroups that multiply
-constexpr int kConsumerThreads = 128;
-constexpr int kTileThreads = 128 + kConsumers * kConsumerThreads;
+constexpr int kConsumers = 2;          ///< that multiply in turn
+constexpr int kConsumerThreads = 128;  ///< of a warpgroup
+constexpr int kTileThreads = 128 + kConsumers * kConsumerThreads;  ///< where a consumer is one
 constexpr int kSwizzleAlignment = 1024;
 constexpr int kTurnBarrier = 1;      ///< named barriers 1 and 2: whose turn it is to multiply
 constexpr int kConsumerBarrier = 3;  ///< 3 and 4: the threads of one warpgroup
@@ -66,7 +66,7 @@ struct TileOperands {
   bool rows_inside = false;  ///< whether `inner` of the order runs along the rows of the result
   int steps = 0;             ///< stages that a tile needs
   int half_every = 0;        ///< which stages have only half of k, in rows of 64 bytes, or 0: none
-  bool a_stays = false;      ///< whether all tiles of a block have the same a, which its stages hold
+  bool a_stays = false;  ///< whether all tiles of a block have the same a, which its stages hold
 };
 
 /// The barriers of the ring, in shared memory.
@@ -112,7 +112,7 @@ class TilePipeline {
       (kMajorB == hopper::Major::k ? kWidth * 128 : (kWidth + 63) / 64 * kPieceBytes);
   static constexpr int kSums = kWidth / 2;  ///< of a thread and half
   static constexpr int kGroups = kWarpgroups;
-  static constexpr int kGroupHalves = kHalves / kGroups;  ///< of a warpgroup
+  static constexpr int kGroupHalves = kHalves / kGroups;       ///< of a warpgroup
   static constexpr int kThreads = kGroups * kConsumerThreads;  ///< of a consumer
   static constexpr int kStagesBytes = kStages * kStageBytes;
   static constexpr int kRuns = 4;  ///< of 32 bytes of k in a stage
@@ -266,8 +266,7 @@ class TilePipeline {
   /// Some of a stage's runs of 32 bytes of k.
   template <int kFirst, int kLast>
   __device__ void multiply_runs(std::uint32_t stage, float (&sum)[kGroupHalves][kSums]) const {
-    const std::uint64_t a =
-        hopper::operand<kMajorA>(stage + group_ * kGroupHalves * kPieceBytes);
+    const std::uint64_t a = hopper::operand<kMajorA>(stage + group_ * kGroupHalves * kPieceBytes);
     const std::uint64_t b = hopper::operand<kMajorB>(stage + kOperandBytes);
     hopper::product_fence();
 #pragma unroll
