@@ -29,7 +29,8 @@ namespace norn::bench {
 using DataSets = std::map<std::string, std::shared_ptr<Dataset>>;
 
 /// The data sets that a network's layers name. Throws UsageError when a layer has no size.
-inline DataSets make_data(const NetworkDescriptor& network, Index examples, Index per_example) {
+inline DataSets make_data(const NetworkDescriptor& network, Index examples, Index per_example,
+                          Numbering numbering = Numbering::by_popularity) {
   DataSets sets;
   for (const LayerDescriptor& layer : network.layers) {
     if (layer.dataset.empty() || sets.contains(layer.dataset)) continue;
@@ -37,9 +38,10 @@ inline DataSets make_data(const NetworkDescriptor& network, Index examples, Inde
       throw UsageError(fmt::format(
           "layer \"{}\": train_bench makes its own data, so N must be a number", layer.name));
     const std::uint64_t seed = 7 + sets.size();
-    sets[layer.dataset] = has_images(layer) ? random_images(layer, examples, seed)
-                                            : power_law_dataset(layer.dataset, examples,
-                                                                layer.units(), per_example, seed);
+    sets[layer.dataset] = has_images(layer)
+                              ? random_images(layer, examples, seed)
+                              : power_law_dataset(layer.dataset, examples, layer.units(),
+                                                  per_example, seed, numbering);
   }
   return sets;
 }

@@ -45,6 +45,7 @@ struct Options {
   bool factored = false;
   bool plain_sums = false;
   bool waits = false;
+  bool mixed_items = false;
   bool data_on_gpu = true;
   std::vector<Index> blocks;
   std::string json;
@@ -192,7 +193,8 @@ Result measure(const Case& timed, const Options& options, Runtime& runtime, Comm
   const Precision precision = precision_named(options.precision).value();
   if (timed.images) result.error = check_images(*timed.images, options, context, precision);
   if (!result.error.empty()) return result;
-  DataSets sets = make_data(network, result.batch * timed.batches, timed.per_example);
+  DataSets sets = make_data(network, result.batch * timed.batches, timed.per_example,
+                            options.mixed_items ? Numbering::mixed : Numbering::by_popularity);
   result.error = check(network, context, sets);
   if (!result.error.empty()) return result;
 
@@ -381,6 +383,8 @@ int main(int argc, char** argv) {
                "sum deltas over blocks in float32 instead of fixed point, to see what that costs");
   app.add_flag("--wait", options.waits,
                "let no collective go on beside other work, to see what that brings");
+  app.add_flag("--mixed-items", options.mixed_items,
+               "items are not numbered by popularity, so that ranks have as many of popular ones");
   app.add_flag(
       "--data-on-gpu,!--upload", options.data_on_gpu,
       "gather batches on the GPU, as the trainer does where data fit, which is the default; "
