@@ -147,10 +147,11 @@ double dot(const float* row, float last, const float* h, Index width) {
   for (; j + kSums <= d; j += kSums)
     for (Index v = 0; v < kSums / kLanes; ++v)
       chain[v] += row_sum::load(row + j + v * kLanes) * row_sum::load(h + j + v * kLanes);
-  float each[kSums], part[kColumns];
-  for (Index v = 0; v < kSums / kLanes; ++v) row_sum::store(chain[v], each + v * kLanes);
-  for (Index c = 0; c < kColumns; ++c)
-    part[c] = (each[c] + each[kColumns + c]) + (each[2 * kColumns + c] + each[3 * kColumns + c]);
+  float part[kColumns];
+  constexpr Index kNext = kColumns / kLanes;  // of the same columns
+  for (Index v = 0; v < kNext; ++v)
+    row_sum::store((chain[v] + chain[v + kNext]) + (chain[v + 2 * kNext] + chain[v + 3 * kNext]),
+                   part + v * kLanes);
   for (Index c = 0; j < d; ++j, c = (c + 1) % kColumns) part[c] += row[j] * h[j];
   double sum[4] = {double(last) * double(h[d]), 0.0, 0.0, 0.0};
   for (Index c = 0; c < kColumns; ++c) sum[c % 4] += double(part[c]);

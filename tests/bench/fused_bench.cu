@@ -71,7 +71,12 @@ double seconds(const Work& work) {
   return bench::seconds_of(11, [&](int run) { work((run + kCopies) % kCopies); });
 }
 
-void report(const Shape& shape, const char* what, double fused, double separate, double bytes) {
+void report(bool done, const Shape& shape, const char* what, double fused, double separate,
+            double bytes) {
+  if (!done) {
+    std::printf("%s %s: not supported\n", shape.name, what);
+    return;
+  }
   const double flops = 2.0 * double(shape.examples) * double(shape.units) * double(shape.width);
   const double floor = std::max(flops / kPeak, bytes / kBandwidth);
   std::printf(
@@ -129,10 +134,7 @@ void time_update(Device& gpu, const Shape& shape, const UpdateRule& rule, const 
   const double per_weight = 8.0 + 8.0 * slots_of(rule);
   const double bytes =
       per_weight * double(rows * cols) + 2.0 * double(shape.examples * (rows + cols));
-  if (done)
-    report(shape, name, fused, separate, bytes);
-  else
-    std::printf("%s %s: not supported\n", shape.name, name);
+  report(done, shape, name, fused, separate, bytes);
 }
 
 /// An output layer: what stands on the GPU, and the call's block.
@@ -190,31 +192,30 @@ double output_seconds(Device& gpu, Layer& layer, bool& done) {
   });
 }
 
+void multiply(Device& gpu, Layer& layer, int run) {
+  gpu.dense->multiply_transposed(layer.x.operand(), layer.w.operand(run), layer.delta.view(),
+                                 Existing::overwrite);
+}
+
 double output_bytes(const Shape& shape) {
   return 2.0 * double(shape.examples * (shape.width + shape.units) + shape.units * shape.width);
 }
 
-void time_output(Device& gpu, const Shape& shape) {
-  Layer layer(gpu, shape);
+void time_output(Device& gpu, const Shape& shape, Layer& layer) {
   const UnitCost rule{Sigmoid{}, ScaledMarginalCrossEntropy{1.0f, 0.0f, 1.0f, 1.0f}, 1.0f, 1.0f};
   layer.block.rule = rule;
   bool done = true;
   const double fused = output_seconds(gpu, layer, done);
   const double separate = seconds([&](int i) {
-    gpu.dense->multiply_transposed(layer.x.operand(), layer.w.operand(i), layer.delta.view(),
-                                   Existing::overwrite);
+    multiply(gpu, layer, i);
     gpu.cost->delta(rule, layer.block.target, 0, layer.delta.view(), layer.cost.data(),
                     layer.delta.bf16_view());
   });
-  if (done)
-    report(shape, "output_delta", fused, separate, output_bytes(shape));
-  else
-    std::printf("%s output_delta: not supported\n", shape.name);
+  report(done, shape, "output_delta", fused, separate, output_bytes(shape));
 }
 
 /// The second pass over a SoftMax layer, beside the product as floats.
-void time_softmax(Device& gpu, const Shape& shape) {
-  Layer layer(gpu, shape);
+void time_softmax(Device& gpu, const Shape& shape, Layer& layer) {
   const SoftMaxCost rule{CrossEntropy{}};
   layer.block.rule = rule;
   Buffer<float> maximum = Buffer<float>::zeros(shape.examples, gpu.memory);
@@ -224,45 +225,29 @@ void time_softmax(Device& gpu, const Shape& shape) {
   gpu.fused->softmax_rows(rule, layer.block.target, {maximum.view(), total.view(), total.view()});
   bool done = true;
   const double fused = output_seconds(gpu, layer, done);
-  const double product = seconds([&](int i) {
-    gpu.dense->multiply_transposed(layer.x.operand(), layer.w.operand(i), layer.delta.view(),
-                                   Existing::overwrite);
-  });
-  if (done)
-    report(shape, "SoftMax's delta", fused, product, output_bytes(shape));
-  else
-    std::printf("%s SoftMax's delta: not supported\n", shape.name);
+  const double product = seconds([&](int i) { multiply(gpu, layer, i); });
+  report(done, shape, "SoftMax's delta", fused, product, output_bytes(shape));
 }
 
 /// The first pass over a SoftMax layer, beside the product as floats and a pass over these.
-void time_statistics(Device& gpu, const Shape& shape) {
-  Both x(shape.examples, shape.width, 1, gpu.memory, 1.0f);
-  Both w(shape.units, shape.width, kCopies, gpu.memory, 0.1f);
-  Buffer<float> z(shape.examples * shape.units, gpu.memory);
-  Buffer<float> bias = Buffer<float>::zeros(shape.units, gpu.memory);
+void time_statistics(Device& gpu, const Shape& shape, Layer& layer) {
+  layer.block.rule = SoftMaxCost{CrossEntropy{}};
   Buffer<float> maximum(shape.examples, gpu.memory);
   Buffer<float> sum(shape.examples, gpu.memory);
-  const MatrixView<float> logits{z.data(), shape.examples, shape.units, shape.units};
-  OutputBlock block;
-  block.x = x.operand();
-  block.bias = bias.view();
-  block.rule = SoftMaxCost{CrossEntropy{}};
   bool done = true;
   const double fused = seconds([&](int i) {
-    block.w = w.operand(i);
-    done = gpu.fused->softmax_statistics(block, {maximum.data(), 1, shape.examples, shape.examples},
+    layer.block.w = layer.w.operand(i);
+    done = gpu.fused->softmax_statistics(layer.block,
+                                         {maximum.data(), 1, shape.examples, shape.examples},
                                          {sum.data(), 1, shape.examples, shape.examples}) &&
            done;
   });
   const double separate = seconds([&](int i) {
-    gpu.dense->multiply_transposed(x.operand(), w.operand(i), logits, Existing::overwrite);
-    gpu.cost->softmax_statistics(logits, maximum.view(), sum.view());
+    multiply(gpu, layer, i);
+    gpu.cost->softmax_statistics(layer.delta.view(), maximum.view(), sum.view());
   });
   const double bytes = 2.0 * double(shape.width * (shape.examples + shape.units));
-  if (done)
-    report(shape, "statistics", fused, separate, bytes);
-  else
-    std::printf("%s statistics: not supported\n", shape.name);
+  report(done, shape, "statistics", fused, separate, bytes);
 }
 
 }  // namespace
@@ -278,8 +263,10 @@ int main(int argc, char** argv) {
       time_update(gpu, shape, Adam{}, "update, Adam");
       time_update(gpu, shape, Sgd{}, "update, SGD");
     }
-    if (shape.stored > 0) time_output(gpu, shape);
-    if (shape.stored > 0) time_softmax(gpu, shape);
-    if (shape.stored > 0) time_statistics(gpu, shape);
+    if (shape.stored == 0) continue;
+    Layer layer(gpu, shape);
+    time_output(gpu, shape, layer);
+    time_softmax(gpu, shape, layer);
+    time_statistics(gpu, shape, layer);
   }
 }

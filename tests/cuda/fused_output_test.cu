@@ -207,7 +207,7 @@ TEST_F(FusedOutputTest, RandomLayersAgreeWithFloat64) {
   const auto kernels = make();
   const auto below = [&](Index limit) { return Index(random_() % std::uint64_t(limit)); };
   for (int i = 0; i < 10; ++i) {
-    // A block keeps its examples where stages hold all of k: widths that they do, and others.
+    // Widths of which stages hold all of k, and others.
     const Index width = below(2) == 0 ? 64 * (1 + below(4)) : 8 * (8 + below(41));
     const Shape shape{64 + below(600), 1 + below(500), width};
     SCOPED_TRACE(::testing::Message()
@@ -226,7 +226,7 @@ TEST_F(FusedOutputTest, OfAnExampleTheBitsAreTheSameWhateverComesWithIt) {
   const auto kernels = make();
   const auto below = [&](Index limit) { return Index(random_() % std::uint64_t(limit)); };
   const UnitCost rule{Sigmoid{}, ScaledMarginalCrossEntropy{}, 1.0f, 1.0f};
-  // So many examples that blocks do not keep to theirs, and few that they do.
+  // More tiles of rows than blocks have a turn for, and few.
   for (const Index examples : {3400 + below(180), 9000 + below(1000), 513 + below(1500)}) {
     const Shape shape{examples, 1 + below(400), 64 * (1 + below(4))};
     SCOPED_TRACE(::testing::Message()

@@ -3,7 +3,6 @@
 // multiprocessor, deltas leave it rounded.
 #include "kernels/cuda/fused/output_tile.cuh"
 #include "kernels/cuda/fused/tile_sums.cuh"
-#include "kernels/cuda/hopper/persistent.h"
 #include "kernels/cuda/hopper/tensor_map.h"
 
 #include <cuda_bf16.h>
@@ -245,15 +244,9 @@ CUtensorMap map_delta(const OutputBlock& block) {
 }
 
 template <class LossFunction>
-void launch(const Stream& stream, OutputTask<LossFunction> task) {
-  constexpr int kThreads = kOutputThreads<Bfloat16>;
-  static const int resident = resident_clusters(output_delta_kernel<LossFunction>, kThreads,
-                                                Pipeline::kBlocks, int(sizeof(SharedMemory)));
-  const Index clusters = share_out(task.operands, resident);
-  output_delta_kernel<LossFunction>
-      <<<unsigned(clusters * Pipeline::kBlocks), kThreads, sizeof(SharedMemory), stream.stream>>>(
-          task);
-  check_launch("output_delta_kernel");
+void launch(const Stream& stream, const OutputTask<LossFunction>& task) {
+  launch_tiles<output_delta_kernel<LossFunction>, Bfloat16, SharedMemory>(stream, task,
+                                                                          "output_delta_kernel");
 }
 
 }  // namespace

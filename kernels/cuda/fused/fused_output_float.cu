@@ -3,7 +3,6 @@
 // leave the multiprocessor. Deltas leave it twice, as they are for the sources' deltas and
 // transposed for the weights' gradient, and so do the sums of their columns.
 #include "kernels/cuda/fused/output_tile.cuh"
-#include "kernels/cuda/hopper/persistent.h"
 #include "kernels/cuda/hopper/tensor_map.h"
 
 namespace norn::cuda {
@@ -164,15 +163,9 @@ __global__ void __cluster_dims__(Pipeline::kBlocks) __launch_bounds__(kOutputThr
 }
 
 template <class LossFunction>
-void launch(const Stream& stream, OutputTask<LossFunction> task) {
-  constexpr int kThreads = kOutputThreads<float>;
-  static const int resident = resident_clusters(output_delta_float_kernel<LossFunction>, kThreads,
-                                                Pipeline::kBlocks, int(sizeof(SharedMemory)));
-  const Index clusters = share_out(task.operands, resident);
-  output_delta_float_kernel<LossFunction>
-      <<<unsigned(clusters * Pipeline::kBlocks), kThreads, sizeof(SharedMemory), stream.stream>>>(
-          task);
-  check_launch("output_delta_float_kernel");
+void launch(const Stream& stream, const OutputTask<LossFunction>& task) {
+  launch_tiles<output_delta_float_kernel<LossFunction>, float, SharedMemory>(
+      stream, task, "output_delta_float_kernel");
 }
 
 }  // namespace

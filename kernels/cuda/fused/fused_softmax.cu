@@ -3,7 +3,6 @@
 // of the product that makes it. The second pass makes the product again and computes its loss, as
 // for other layers; pre-activations never go through memory.
 #include "kernels/cuda/fused/output_tile.cuh"
-#include "kernels/cuda/hopper/persistent.h"
 
 namespace norn::cuda {
 namespace {
@@ -160,15 +159,9 @@ __global__ void __launch_bounds__(kRowsAtOnce* kSlices)
 }
 
 template <typename T>
-void launch(const Stream& stream, StatisticsTask task) {
-  constexpr int kBlocks = OutputPipeline<T>::kBlocks;
-  constexpr int kThreads = kOutputThreads<T>;
-  static const int resident = resident_clusters(softmax_statistics_kernel<T>, kThreads, kBlocks,
-                                                int(sizeof(OutputMemory<T>)));
-  const Index clusters = share_out(task.operands, resident);
-  softmax_statistics_kernel<T>
-      <<<unsigned(clusters * kBlocks), kThreads, sizeof(OutputMemory<T>), stream.stream>>>(task);
-  check_launch("softmax_statistics_kernel");
+void launch(const Stream& stream, const StatisticsTask& task) {
+  launch_tiles<softmax_statistics_kernel<T>, T, OutputMemory<T>>(stream, task,
+                                                                 "softmax_statistics_kernel");
 }
 
 /// A thread for each row.

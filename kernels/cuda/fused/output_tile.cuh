@@ -5,6 +5,7 @@
 #include "kernels/cuda/fused/tile_targets.cuh"
 #include "kernels/cuda/fused/tile_totals.h"
 #include "kernels/cuda/fused/unit_loss.cuh"
+#include "kernels/cuda/hopper/persistent.h"
 #include "kernels/cuda/hopper/tensor_map.h"
 #include "kernels/cuda/hopper/tile_product.cuh"
 
@@ -39,7 +40,7 @@ using OutputPipeline =
     TilePipeline<hopper::Major::k, hopper::Major::k, kOutputClusterRows, kOutputClusterCols,
                  kOutputStages, T, 2, kTile, false, kOutputGroups<T>>;
 template <typename T>
-constexpr int kOutputThreads = 128 + kConsumers* OutputPipeline<T>::kThreads;
+constexpr int kOutputThreads = OutputPipeline<T>::kThreads* kConsumers + 128;
 
 template <typename T>
 TileOperands product_operands(MatrixView<const T> x, MatrixView<const T> w) {
@@ -66,14 +67,15 @@ TileOperands product_operands(MatrixView<const T> x, MatrixView<const T> w) {
   return operands;
 }
 
-/// How many clusters go through the tiles, of `resident` that may. Where stages can hold all of k,
-/// a block keeps to one tile of rows, whose examples are brought once.
-inline Index share_out(TileOperands& operands, int resident) {
-  const TileOrder& order = operands.order;
-  const int whole = resident / order.inner * order.inner;
-  operands.a_stays = kOutputStages % operands.steps == 0 && order.group == order.inner &&
-                     10 * whole >= 9 * resident;
-  return std::min<Index>(operands.a_stays ? whole : resident, order.count());
+/// Starts a kernel that runs run_tiles() with a `Shared`.
+template <auto kKernel, typename T, class Shared, class Task>
+void launch_tiles(const Stream& stream, const Task& task, const char* name) {
+  constexpr int kBlocks = OutputPipeline<T>::kBlocks;
+  constexpr int kThreads = kOutputThreads<T>;
+  static const int resident = resident_clusters(kKernel, kThreads, kBlocks, int(sizeof(Shared)));
+  const Index clusters = std::min<Index>(resident, task.operands.order.count());
+  kKernel<<<unsigned(clusters * kBlocks), kThreads, sizeof(Shared), stream.stream>>>(task);
+  check_launch(name);
 }
 
 /// How few units there are does not matter: a narrow block must not become of another kind when it

@@ -66,7 +66,6 @@ struct TileOperands {
   bool rows_inside = false;  ///< whether `inner` of the order runs along the rows of the result
   int steps = 0;             ///< stages that a tile needs
   int half_every = 0;        ///< which stages have only half of k, in rows of 64 bytes, or 0: none
-  bool a_stays = false;  ///< whether all tiles of a block have the same a, which its stages hold
 };
 
 /// The barriers of the ring, in shared memory.
@@ -156,16 +155,14 @@ class TilePipeline {
   __device__ void produce() const {
     std::uint32_t stage = 0;
     std::uint32_t parity = 1;  // every stage is empty at first
-    bool brings_a = true;
     for (std::int64_t tile = first(); tile < operands_.order.count(); tile += stride()) {
       const TilePlace at = place(tile);
       for (int step = 0; step < operands_.steps; ++step) {
         hopper::barrier_wait(empty_ + 8 * stage, parity);
-        if (hopper::elected()) load_stage(at, step, stage, brings_a);
+        if (hopper::elected()) load_stage(at, step, stage);
         if (++stage == kStages) {
           stage = 0;
           parity ^= 1;
-          brings_a = !operands_.a_stays;
         }
       }
     }
@@ -232,15 +229,13 @@ class TilePipeline {
     return std::uint16_t(((1u << kRows) - 1) << (kRows * col_in_cluster()));
   }
 
-  __device__ void load_stage(TilePlace at, int step, std::uint32_t stage, bool brings_a) const {
+  __device__ void load_stage(TilePlace at, int step, std::uint32_t stage) const {
     const std::uint32_t to = stages_ + stage * kStageBytes;
     const int k = step * kTileDepthOf<T>;
     static_assert(kWidth == kTile);
-    hopper::barrier_arrive_expecting(full_ + 8 * stage,
-                                     brings_a ? kStageBytes : kStageBytes - kOperandBytes);
-    if (brings_a)
-      load_operand<kMajorA, kHalves, kCols>(operands_.a, to, stage, at.row, k, col_in_cluster(),
-                                            row_mask());
+    hopper::barrier_arrive_expecting(full_ + 8 * stage, kStageBytes);
+    load_operand<kMajorA, kHalves, kCols>(operands_.a, to, stage, at.row, k, col_in_cluster(),
+                                          row_mask());
     load_operand<kMajorB, 2, kRows>(operands_.b, to + kOperandBytes, stage, at.col, k,
                                     row_in_cluster(), col_mask());
   }
